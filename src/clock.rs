@@ -31,6 +31,11 @@ impl ClockTime {
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
+
+    /// How late this is for something due at `due`; none while it is not due yet.
+    pub(crate) fn past(self, due: Self) -> Option<Duration> {
+        (self >= due).then(|| self.since(due))
+    }
 }
 
 /// Watched time: the sum of what the turns so far can vouch for, in nanoseconds.

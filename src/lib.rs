@@ -16,6 +16,7 @@ mod rotation;
 mod wire;
 
 pub use clock::WATCH_STEP;
+pub use liveness::{CHECK_INTERVAL, PEER_DEADLINE, SECOND_LOOK, Silence};
 pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
     NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
