@@ -174,6 +174,35 @@ fn a_pipe_that_never_has_a_slot_is_not_askable_and_says_only_that() {
 }
 
 #[test]
+fn a_third_ask_that_is_still_owed_holds_the_verdict_back_until_its_interval_is_over() {
+    let mut rig = Rig::new();
+    let (key, id) = rig.begin(1);
+    (0..10).for_each(|_| _ = rig.turn(s(1)));
+    assert!(rig.answer(key, id), "evidence at 10 s, after three asks: they count no more");
+    let mut verdicts = Vec::new();
+    for second in 11..=31 {
+        rig.pass(s(1));
+        let did = rig.work(|_| second < 25, |_| Look::Empty);
+        verdicts.extend(did.verdicts.into_iter().map(|verdict| (second, verdict)));
+    }
+    assert_eq!(verdicts, vec![(30, (1, Silence::NotAskable))]);
+}
+
+#[test]
+fn a_connection_that_begins_in_a_late_turn_delays_nobodys_next_grid_point() {
+    let mut rig = Rig::new();
+    rig.begin(1);
+    rig.turn(s(5) - ms(100));
+    rig.pass(ms(400));
+    rig.begin(2);
+    assert_eq!(rig.work(|_| true, |_| Look::Empty).asks.len(), 1, "the first one is 300 ms late");
+    rig.turn(ms(4_600));
+    assert_eq!(rig.turn(ms(100)).asks[0].0, 1, "at 10.0 s, not with the other at 10.3 s");
+    assert!(rig.turn(ms(200)).asks.is_empty());
+    assert_eq!(rig.turn(ms(100)).asks[0].0, 2);
+}
+
+#[test]
 fn the_reason_tells_what_the_second_look_saw() {
     for (look, silence) in [
         (Look::Empty, Silence::NoAnswer),
