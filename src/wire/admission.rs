@@ -41,8 +41,7 @@ impl<'a> Admission<'a> {
         Ok(admission)
     }
 
-    /// Reads the body of a record. Kept out of line: no application record comes this way.
-    #[inline(never)]
+    /// Reads the body of a record, and leaves `reader` behind it.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         reader.check_length()?;
         let start = reader.at();

@@ -241,10 +241,11 @@ impl<'a> Reader<'a> {
         let taken = self.take(what, bytes)?;
         let text =
             str::from_utf8(taken).map_err(|error| Fault::NotUtf8 { what }.at(at + error.valid_up_to()))?;
-        match text.find('\0') {
-            Some(nul) => Err(Fault::Nul { what }.at(at + nul)),
-            None => Ok(text),
+        if taken.contains(&0) {
+            let nul = text.find('\0').unwrap_or_default();
+            return Err(Fault::Nul { what }.at(at + nul));
         }
+        Ok(text)
     }
 
     /// A reader of the next `bytes` bytes, which this one passes over.

@@ -2,59 +2,42 @@
 
 use std::fmt;
 
-/// Why a request or a call failed: the failures that a reply can carry (WIRE.md, `reply.outcome`).
-///
-/// The set is closed: a kind that is not here cannot cross the wire in this major version, so a match on it can be
-/// complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[expect(unreachable_pub, reason = "the public face takes it up when requests come")]
-pub enum ErrorKind {
-    /// Nobody serves what was asked for.
-    NotFound = 0,
-    /// What was to be made exists.
-    AlreadyExists = 1,
-    /// It is of another type than was asked for.
-    TypeMismatch = 2,
-    /// It was never configured.
-    NotConfigured = 3,
-    /// The handler refused.
-    Rejected = 4,
-    /// Somebody serves it, and nobody who does is ready.
-    Unavailable = 5,
-    /// A bound was reached.
-    CapacityExceeded = 6,
-    /// It took longer than the caller allowed.
-    DeadlineExceeded = 7,
-    /// The node is on its way out.
-    ShuttingDown = 8,
-    /// The peer broke the protocol.
-    ProtocolError = 9,
-    /// It makes no sense in the present state.
-    InvalidOperation = 10,
-    /// Something that was accepted is gone.
-    DataLost = 11,
-    /// The node that was asked failed within.
-    InternalFailure = 12,
-}
+use super::values::numbered;
 
-impl ErrorKind {
-    /// Every kind, in the order of their numbers, which begin at 0.
-    pub(crate) const ALL: [Self; 13] = [
-        Self::NotFound,
-        Self::AlreadyExists,
-        Self::TypeMismatch,
-        Self::NotConfigured,
-        Self::Rejected,
-        Self::Unavailable,
-        Self::CapacityExceeded,
-        Self::DeadlineExceeded,
-        Self::ShuttingDown,
-        Self::ProtocolError,
-        Self::InvalidOperation,
-        Self::DataLost,
-        Self::InternalFailure,
-    ];
+numbered! {
+    /// Why a request or a call failed: the failures that a reply can carry (WIRE.md, `reply.outcome`).
+    ///
+    /// The set is closed: a kind that is not here cannot cross the wire in this major version, so a match on it can be
+    /// complete.
+    #[expect(unreachable_pub, reason = "the public face takes it up when requests come")]
+    pub ErrorKind {
+        /// Nobody serves what was asked for.
+        NotFound = 0,
+        /// What was to be made exists.
+        AlreadyExists = 1,
+        /// It is of another type than was asked for.
+        TypeMismatch = 2,
+        /// It was never configured.
+        NotConfigured = 3,
+        /// The handler refused.
+        Rejected = 4,
+        /// Somebody serves it, and nobody who does is ready.
+        Unavailable = 5,
+        /// A bound was reached.
+        CapacityExceeded = 6,
+        /// It took longer than the caller allowed.
+        DeadlineExceeded = 7,
+        /// The node is on its way out.
+        ShuttingDown = 8,
+        /// The peer broke the protocol.
+        ProtocolError = 9,
+        /// It makes no sense in the present state.
+        InvalidOperation = 10,
+        /// Something that was accepted is gone.
+        DataLost = 11,
+        /// The node that was asked failed within.
+        InternalFailure = 12,
+    }
 }
 
 impl fmt::Display for ErrorKind {
@@ -79,7 +62,7 @@ impl Outcome {
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         match number.checked_sub(1) {
             None => Some(Self::Reply),
-            Some(kind) => ErrorKind::ALL.get(usize::from(kind)).copied().map(Self::Failed),
+            Some(kind) => ErrorKind::from_number(kind).map(Self::Failed),
         }
     }
 
@@ -88,7 +71,7 @@ impl Outcome {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Reply => 0,
-            Self::Failed(kind) => 1 + kind as u8,
+            Self::Failed(kind) => 1 + kind.number(),
         }
     }
 }

@@ -67,10 +67,10 @@ impl<'a> Record<'a> {
         };
         let mut body = Reader::new(head, BODY_AT);
         let record = match command {
-            Command::Hello => Self::Hello(Admission::read(&mut body)?),
-            Command::Admit => Self::Admit(Admission::read(&mut body)?),
+            Command::Hello => return Self::parse_admission(Self::Hello, body, parts),
+            Command::Admit => return Self::parse_admission(Self::Admit, body, parts),
+            Command::Update => return Self::parse_admission(Self::Update, body, parts),
             Command::Reject => Self::Reject(RejectReason::from_number(body.u32("reason")?)),
-            Command::Update => Self::Update(Admission::read(&mut body)?),
             Command::LivenessProbe => Self::LivenessProbe(probe_id(&mut body)?),
             Command::LivenessAck => Self::LivenessAck(probe_id(&mut body)?),
             Command::NodeSend => Self::NodeSend,
@@ -84,8 +84,24 @@ impl<'a> Record<'a> {
                 outcome: body.checked("outcome", Reader::u8, Outcome::from_number)?,
             },
         };
+        record.ending(body, parts)
+    }
+
+    /// Out of line, so that an application record pays nothing for the size of an admission.
+    #[inline(never)]
+    fn parse_admission(
+        record: fn(Admission<'a>) -> Self,
+        mut body: Reader<'a>,
+        parts: usize,
+    ) -> Result<Self, DecodeError> {
+        record(Admission::read(&mut body)?).ending(body, parts)
+    }
+
+    /// This record, if its body ends here and it takes so many payload parts.
+    #[inline]
+    fn ending(self, body: Reader<'_>, parts: usize) -> Result<Self, DecodeError> {
         body.end()?;
-        if record.parts().contains(&parts) { Ok(record) } else { Err(Fault::Parts { parts }.at(3)) }
+        if self.parts().contains(&parts) { Ok(self) } else { Err(Fault::Parts { parts }.at(3)) }
     }
 
     /// Appends the head to `out`, which keeps what it holds: the caller clears it where it is to be reused.

@@ -73,9 +73,7 @@ impl RejectReason {
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Unknown(UnknownReason(number)) => number,
-            named => {
-                (1..).zip(NAMED).find(|(_, (reason, _))| *reason == named).map_or(0, |(number, _)| number)
-            }
+            named => 1 + NAMED.iter().take_while(|(reason, _)| *reason != named).count() as u32,
         }
     }
 

@@ -7,11 +7,11 @@ use crate::name::{ChannelName, MeshName};
 
 /// An enum whose variants are the numbers WIRE.md gives them.
 macro_rules! numbered {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)* }) => {
+    ($(#[$doc:meta])* $vis:vis $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub(crate) enum $name { $($(#[$variant_doc])* $variant = $number,)* }
+        $vis enum $name { $($(#[$variant_doc])* $variant = $number,)* }
 
         impl $name {
             /// Every variant, in the order of their numbers.
@@ -35,9 +35,11 @@ macro_rules! numbered {
     };
 }
 
+pub(super) use numbered;
+
 numbered! {
     /// What a service record says.
-    Command {
+    pub(crate) Command {
         Hello = 1,
         Admit = 2,
         Reject = 3,
@@ -54,7 +56,7 @@ numbered! {
 
 numbered! {
     /// The two ways of connecting that exchange service records (000 §1).
-    Topology {
+    pub(crate) Topology {
         RouteMesh = 1,
         ClientServer = 2,
     }
@@ -62,7 +64,7 @@ numbered! {
 
 numbered! {
     /// Which of a connection's streams. ClientServer has the application lane only.
-    Lane {
+    pub(crate) Lane {
         Application = 1,
         Completion = 2,
     }
@@ -70,7 +72,7 @@ numbered! {
 
 numbered! {
     /// RouteMesh: the node's object role. ClientServer: which end this is, and never `None`.
-    Role {
+    pub(crate) Role {
         None = 0,
         Client = 1,
         Server = 2,
@@ -79,7 +81,7 @@ numbered! {
 
 numbered! {
     /// How far a node is in its life, as it tells its peers.
-    HostState {
+    pub(crate) HostState {
         Preparing = 0,
         Serving = 1,
         Relocating = 2,

@@ -176,14 +176,14 @@ fn only_an_orderly_close_may_update_on_the_application_lane_of_a_mesh() {
 
 #[test]
 fn an_outcome_is_the_reply_or_one_more_than_the_error_kind() {
-    let names = ErrorKind::ALL.map(|kind| kind.to_string());
+    let names: Vec<String> = ErrorKind::ALL.iter().map(ErrorKind::to_string).collect();
     assert_eq!(
         names.join(" "),
         "NotFound AlreadyExists TypeMismatch NotConfigured Rejected Unavailable CapacityExceeded DeadlineExceeded \
          ShuttingDown ProtocolError InvalidOperation DataLost InternalFailure"
     );
     assert_eq!(Outcome::from_number(0), Some(Outcome::Reply));
-    for (kind, number) in ErrorKind::ALL.into_iter().zip(1..) {
+    for (&kind, number) in ErrorKind::ALL.iter().zip(1..) {
         assert_eq!(Outcome::from_number(number), Some(Outcome::Failed(kind)));
         assert_eq!(Outcome::Failed(kind).number(), number);
     }
