@@ -94,6 +94,7 @@ impl RejectReason {
     pub(crate) fn for_malformed(head: &[u8], error: &DecodeError) -> Option<Self> {
         let command = head.get(3).copied().and_then(Command::from_number);
         match (command, error.fault) {
+            (_, Fault::Magic) => Some(Self::NotAdmitted),
             (Some(Command::Reject), _) => None,
             (_, Fault::Major { .. }) => Some(Self::ProtocolVersionUnsupported),
             (Some(Command::Hello), _) => Some(Self::InvalidDescriptor),

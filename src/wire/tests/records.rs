@@ -227,6 +227,8 @@ fn a_head_that_does_not_parse_has_one_answer_or_none() {
         (&[0x5A, 0x4D, 1, 4, 0, 3], Some(RejectReason::NotAdmitted)),
         (&[0x5A, 0x4D, 1, 77, 0], Some(RejectReason::NotAdmitted)),
         (b"GET / HTTP/1.1", Some(RejectReason::NotAdmitted)),
+        (b"abc\x01", Some(RejectReason::NotAdmitted)),
+        (b"abc\x03", Some(RejectReason::NotAdmitted)),
         (&[], Some(RejectReason::NotAdmitted)),
         (&[0x5A, 0x4D, 1, 3, 0], None),
         (&[0x5A, 0x4D, 2, 3, 0], None),
