@@ -313,6 +313,30 @@ pub struct BindEndpoint {
 }
 
 impl Endpoint {
+    /// Checks a text as parsing does, but builds nothing: for bytes of a peer.
+    pub(crate) fn check(text: &str) -> Result<(), EndpointError> {
+        if let Some(at) = text.find('\0') {
+            return Err(EndpointError::Nul { at });
+        }
+        if let Some(path) = text.strip_prefix("ipc://") {
+            return match path.len() {
+                0 => Err(EndpointError::NoPath),
+                1..=IPC_PATH_BYTES_MAX if path == "*" => Err(EndpointError::Wildcard),
+                1..=IPC_PATH_BYTES_MAX => Ok(()),
+                bytes => Err(EndpointError::PathTooLong { bytes }),
+            };
+        }
+        let address = text.strip_prefix("tcp://").ok_or(EndpointError::Scheme)?;
+        match address.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_unspecified() || address.port() == 0 => {
+                Err(EndpointError::Wildcard)
+            }
+            Ok(_) => Ok(()),
+            Err(_) if address.contains('*') => Err(EndpointError::Wildcard),
+            Err(_) => Err(EndpointError::NotLiteral),
+        }
+    }
+
     /// The endpoint as ZeroMQ takes it, in one canonical spelling.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -442,6 +466,7 @@ mod tests {
             ("ipc://@abstract", "ipc://@abstract"),
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().as_str(), canonical, "{text}");
+            assert_eq!(Endpoint::check(text), Ok(()), "{text}");
         }
         for (text, error) in [
             ("", EndpointError::Scheme),
@@ -463,9 +488,11 @@ mod tests {
             ("ipc:///a\0", EndpointError::Nul { at: 8 }),
         ] {
             assert_eq!(text.parse::<Endpoint>(), Err(error), "{text}");
+            assert_eq!(Endpoint::check(text), Err(error), "{text}");
         }
         let long = format!("ipc://{}", "p".repeat(104));
         assert_eq!(long.parse::<Endpoint>(), Err(EndpointError::PathTooLong { bytes: 104 }));
+        assert_eq!(Endpoint::check(&long), Err(EndpointError::PathTooLong { bytes: 104 }));
     }
 
     #[test]

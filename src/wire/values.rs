@@ -1,0 +1,217 @@
+//! The numbers and words of the wire as types that cannot hold an illegal value.
+
+use std::num::NonZeroU64;
+
+use super::bytes::{DecodeError, Fault, Reader};
+use crate::name::{ChannelName, MeshName};
+
+/// An enum whose variants are the numbers WIRE.md gives them.
+macro_rules! numbered {
+    ($(#[$doc:meta])* $vis:vis $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $number:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        $vis enum $name { $($(#[$variant_doc])* $variant = $number,)* }
+
+        impl $name {
+            /// Every variant, in the order of their numbers.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The variant of this number, if there is one.
+            #[inline]
+            pub(crate) const fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The number on the wire.
+            #[inline]
+            pub(crate) const fn number(self) -> u8 {
+                self as u8
+            }
+        }
+    };
+}
+
+pub(super) use numbered;
+
+numbered! {
+    /// What a service record says.
+    pub(crate) Command {
+        Hello = 1,
+        Admit = 2,
+        Reject = 3,
+        Update = 4,
+        LivenessProbe = 5,
+        LivenessAck = 6,
+        NodeSend = 16,
+        NodeRequest = 17,
+        ChannelSend = 18,
+        ChannelRequest = 19,
+        Reply = 20,
+    }
+}
+
+numbered! {
+    /// The two ways of connecting that exchange service records (000 §1).
+    pub(crate) Topology {
+        RouteMesh = 1,
+        ClientServer = 2,
+    }
+}
+
+numbered! {
+    /// Which of a connection's streams. ClientServer has the application lane only.
+    pub(crate) Lane {
+        Application = 1,
+        Completion = 2,
+    }
+}
+
+numbered! {
+    /// RouteMesh: the node's object role. ClientServer: which end this is, and never `None`.
+    pub(crate) Role {
+        None = 0,
+        Client = 1,
+        Server = 2,
+    }
+}
+
+numbered! {
+    /// How far a node is in its life, as it tells its peers.
+    pub(crate) HostState {
+        Preparing = 0,
+        Serving = 1,
+        Relocating = 2,
+        Draining = 3,
+        Stopped = 4,
+        Error = 5,
+    }
+}
+
+/// Which end of a connection sent a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Sender {
+    /// The end that connected: in ClientServer the client.
+    Dialler,
+    /// The end that listened: in ClientServer the server.
+    Acceptor,
+}
+
+/// A number that is never zero.
+macro_rules! non_zero {
+    ($(#[$doc:meta])* $name:ident: $($derive:ident),*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, $($derive),*)]
+        pub(crate) struct $name(NonZeroU64);
+
+        impl $name {
+            /// Takes any number but zero.
+            #[inline]
+            pub(crate) const fn new(number: u64) -> Option<Self> {
+                match NonZeroU64::new(number) {
+                    Some(number) => Some(Self(number)),
+                    None => None,
+                }
+            }
+
+            /// The number.
+            #[inline]
+            pub(crate) const fn get(self) -> u64 {
+                self.0.get()
+            }
+        }
+    };
+}
+
+non_zero! {
+    /// What ties a reply to its request (000 §6).
+    Correlation:
+}
+non_zero! {
+    /// A descriptor's revision; it rises strictly within one lifecycle generation.
+    Revision: PartialOrd, Ord
+}
+non_zero! {
+    /// What ties the two lanes of one RouteMesh attempt together; drawn by the dialler.
+    Pair:
+}
+
+impl Revision {
+    /// The first one.
+    pub(crate) const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// The one after this; saturates after 2^64 - 1 changes.
+    #[must_use]
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// What ties an ACK to its probe within one connection: 1 to 2^63 - 1 (000 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ProbeId(NonZeroU64);
+
+impl ProbeId {
+    /// The smallest id.
+    pub(crate) const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// Takes 1 to 2^63 - 1.
+    #[inline]
+    pub(crate) const fn new(id: u64) -> Option<Self> {
+        match NonZeroU64::new(id) {
+            Some(number) if id <= i64::MAX as u64 => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// The id.
+    #[inline]
+    pub(crate) const fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The id after this one; the first again after the last.
+    #[must_use]
+    pub(crate) const fn next(self) -> Self {
+        match Self::new(self.get() + 1) {
+            Some(next) => next,
+            None => Self::FIRST,
+        }
+    }
+}
+
+/// A channel or mesh name as a record carries it: 1 to 255 bytes of UTF-8 without NUL, borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Name<'a>(&'a str);
+
+impl<'a> Name<'a> {
+    #[inline]
+    pub(super) fn read(reader: &mut Reader<'a>, what: &'static str) -> Result<Self, DecodeError> {
+        let at = reader.at();
+        match reader.text8(what)? {
+            "" => Err(Fault::Empty { what }.at(at)),
+            name => Ok(Self(name)),
+        }
+    }
+
+    /// The name as text.
+    #[inline]
+    pub(crate) fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+impl<'a> From<&'a ChannelName> for Name<'a> {
+    fn from(name: &'a ChannelName) -> Self {
+        Self(name.as_str())
+    }
+}
+
+impl<'a> From<&'a MeshName> for Name<'a> {
+    fn from(name: &'a MeshName) -> Self {
+        Self(name.as_str())
+    }
+}
