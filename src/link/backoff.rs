@@ -56,15 +56,15 @@ impl Backoff {
     /// SplitMix64: small, fast, and good from any seed.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
     }
 }
 
 /// The part of `span` that `drawn` is of 2^64; always less than the whole.
 fn part(span: Duration, drawn: u64) -> Duration {
-    Duration::from_nanos((span.as_nanos() * u128::from(drawn) >> 64) as u64)
+    Duration::from_nanos(((span.as_nanos() * u128::from(drawn)) >> 64) as u64)
 }
 
 #[cfg(test)]

@@ -107,6 +107,7 @@ impl Member {
     }
 
     /// Whether this one has credit and the other has none, or would be owed a whole pick earlier than the other.
+    /// Products of a price and a weight: far inside an `i64` even for 2^32 members.
     fn goes_before(&self, other: &Self, price: i64) -> bool {
         match (self.credit > 0, other.credit > 0) {
             (true, false) => true,

@@ -162,8 +162,8 @@ impl Model {
 }
 
 /// Does the same to the requests and to the model, and compares all they tell.
-fn race(requests: &mut Requests, model: &mut Model, now: &mut u64, most: usize, step: Step) {
-    match step {
+fn race(requests: &mut Requests, model: &mut Model, now: &mut u64, most: usize, step: &Step) {
+    match *step {
         Step::Begin { owner, span, refused } => {
             let deadline = *now + span;
             let begun = requests.begin(owner, at(deadline));
@@ -195,7 +195,7 @@ fn race(requests: &mut Requests, model: &mut Model, now: &mut u64, most: usize, 
         Step::Pass { span, ends_max } => {
             *now += span;
             for _ in 0..ends_max {
-                let due = model.earliest().filter(|(deadline, _)| deadline <= now);
+                let due = model.earliest().filter(|(deadline, _)| *deadline <= *now);
                 assert_eq!(requests.next_expired(at(*now)), model.end(due.map(|(_, which)| which)));
             }
         }
@@ -222,7 +222,7 @@ proptest! {
     ) {
         let (mut requests, mut model, mut now) = (Requests::new(most), Model::default(), 0);
         for step in steps {
-            race(&mut requests, &mut model, &mut now, most as usize, step);
+            race(&mut requests, &mut model, &mut now, most as usize, &step);
             requests.pending.verify();
             prop_assert_eq!(requests.len(), model.pending().count());
             prop_assert_eq!(requests.earliest(), model.earliest().map(|(deadline, _)| at(deadline)));
