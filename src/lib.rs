@@ -10,12 +10,16 @@
 #![allow(dead_code)]
 
 mod clock;
+mod link;
 mod liveness;
 mod name;
 mod rotation;
+mod slots;
+mod topology;
 mod wire;
 
 pub use clock::WATCH_STEP;
+pub use link::{ReplyToken, RequestId};
 pub use liveness::{CHECK_INTERVAL, PEER_DEADLINE, SECOND_LOOK, Silence};
 pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
