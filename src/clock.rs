@@ -83,6 +83,11 @@ impl Clock {
         self.at(Instant::now())
     }
 
+    /// The instant at which this clock shows `time`.
+    pub(crate) fn instant(&self, time: ClockTime) -> Instant {
+        self.origin + time.since(ClockTime::START)
+    }
+
     /// What this clock showed at `instant`; the start for anything before it.
     pub(crate) fn at(&self, instant: Instant) -> ClockTime {
         ClockTime::START.plus(instant.saturating_duration_since(self.origin))

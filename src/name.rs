@@ -229,6 +229,8 @@ macro_rules! token {
         pub struct $name(NonZeroU64);
 
         impl $name {
+            pub(crate) const FIRST: Self = Self(NonZeroU64::MIN);
+
             /// Takes any value but zero.
             pub const fn new(value: u64) -> Result<Self, NameError> {
                 match NonZeroU64::new(value) {

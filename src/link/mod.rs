@@ -2,6 +2,7 @@
 //! is an argument, and none of them knows a socket, a record, a topology or the host.
 
 pub(crate) mod backoff;
+pub(crate) mod connection;
 mod pending;
 pub(crate) mod replies;
 pub(crate) mod requests;

@@ -316,6 +316,21 @@ impl Liveness {
         matches!(check.duty, Duty::Ask(Ask::Owed { .. })).then(|| check.id())
     }
 
+    /// The id to ask with outside the grid, because the answer is wanted now: the outstanding one, or a new one. The
+    /// grid and its count of asked points do not move.
+    pub(crate) fn prompt(&mut self, key: CheckKey) -> Option<u64> {
+        let check = self.find_mut(key)?;
+        match check.duty {
+            Duty::Beacon | Duty::Hear => return None,
+            Duty::Ask(Ask::Answered) => {
+                check.ask();
+                check.duty = Duty::Ask(Ask::Taken { at_once: false });
+            }
+            Duty::Ask(_) => {}
+        }
+        Some(check.id())
+    }
+
     /// An ACK came on this connection. Returns whether it was the first one with the awaited id: that alone counts
     /// (000 §3). An id that never went out is awaited by nobody.
     pub(crate) fn answer(&mut self, key: CheckKey, id: u64, moment: &Moment) -> bool {

@@ -1,0 +1,134 @@
+//! What a call on the engine can refuse, as values a host can match on. Each says what, why, and that nothing changed.
+
+use thiserror::Error;
+
+use crate::config::ConfigError;
+use crate::io::IoError;
+use crate::name::{BindEndpoint, ChannelName, Endpoint};
+use crate::wire::PARTS_MAX;
+
+/// Why an engine could not be made. Nothing is left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting lies outside its bounds.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system refused the poller.
+    #[error("no poller: {0}")]
+    Io(#[from] IoError),
+}
+
+/// Why a server or client could not be registered, or its registration not be changed. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// This engine already has a server of that channel.
+    #[error("channel {channel} already has a server here")]
+    SecondServer {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// This engine already has a client of that channel.
+    #[error("channel {channel} already has a client here")]
+    SecondClient {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// A client names no server endpoint.
+    #[error("a client of channel {channel} names no endpoint to connect to")]
+    NoEndpoint {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// A client names one endpoint twice.
+    #[error("a client of channel {channel} names endpoint {endpoint} twice")]
+    EndpointTwice {
+        /// The channel.
+        channel: ChannelName,
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// No server of that channel is registered here.
+    #[error("channel {channel} has no server here")]
+    UnknownChannel {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// The largest record is smaller than any admission.
+    #[error("message_bytes_max is {bytes}; it takes 0 (no limit) or {MESSAGE_BYTES_MIN} and more")]
+    MessageLimit {
+        /// What it was set to.
+        bytes: u32,
+    },
+    /// The host has stopped, or is on its way out.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+    /// The system refused to listen or to open a socket.
+    #[error("{endpoint}: {error}")]
+    Io {
+        /// Where.
+        endpoint: BindEndpoint,
+        /// Why.
+        error: IoError,
+    },
+}
+
+/// The smallest limit a record size can be given, in bytes: every admission fits it.
+pub const MESSAGE_BYTES_MIN: u32 = 4096;
+
+/// Why nothing was sent. No request exists, a reply token stays usable unless it says otherwise, nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No ready connection leads there (000 §6).
+    #[error("route not connected: {0}")]
+    RouteNotConnected(NoRoute),
+    /// The queue to the peer is full, or its next free slot belongs to a check signal. Try again after a turn.
+    #[error("no room now")]
+    WouldBlock,
+    /// No client of that channel is registered here. A server can start nothing towards its clients.
+    #[error("this engine has no client of that channel")]
+    UnknownChannel,
+    /// A record carries at least one payload part.
+    #[error("a message or request takes at least one part")]
+    NoParts,
+    /// More payload parts than a record carries.
+    #[error("{parts} parts; at most {PARTS_MAX} fit a record")]
+    TooManyParts {
+        /// How many there were.
+        parts: usize,
+    },
+    /// The record is larger than the peer accepts.
+    #[error("the record has {bytes} bytes; the peer accepts {bytes_max}")]
+    TooLarge {
+        /// Head and parts together.
+        bytes: usize,
+        /// The peer's limit.
+        bytes_max: u32,
+    },
+    /// As many requests as [`Config::requests_max`](crate::Config::requests_max) wait for their replies.
+    #[error("too many requests wait for their replies")]
+    TooManyRequests,
+    /// The token was used, or the connection its request came on has ended.
+    #[error("the reply token is spent, or its connection has ended")]
+    TokenSpent,
+    /// The host has stopped or no longer takes new work.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}
+
+/// Why no route was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoRoute {
+    /// No member is known, or all have weight 0 or are draining.
+    #[error("nobody serves the channel")]
+    NotFound,
+    /// Members are known, and none of them is ready.
+    #[error("nobody who serves the channel is ready")]
+    Unavailable,
+    /// The connection has just gone.
+    #[error("the connection is gone")]
+    Lost,
+}

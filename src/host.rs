@@ -1,0 +1,388 @@
+//! The host's face: what it is told, and what it can do while it is told. Nothing is queued here and nothing copied: an
+//! event borrows the record as it was received, and the outbox sends at once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::error::{NoRoute, SendError};
+use crate::io::{self, Parts};
+use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Peer};
+use crate::link::replies::ReplyToken;
+use crate::link::requests::RequestId;
+use crate::name::{ChannelName, Endpoint, Weight};
+use crate::topology::table::IntentPhase;
+use crate::topology::{ChannelEnd, Core, News, Unanswered, life};
+use crate::topology::selection::{Fitness, Selection};
+use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
+
+/// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
+/// event at a time, and may use the [`Outbox`] at once.
+///
+/// ```
+/// use wakeful::{Event, Host, Outbox};
+///
+/// struct Echo;
+///
+/// impl Host for Echo {
+///     fn on_event(&mut self, event: Event<'_>, outbox: &mut Outbox<'_>) {
+///         if let Event::Request { token, parts, .. } = event {
+///             let answer: Vec<&[u8]> = parts.iter().collect();
+///             let _ = outbox.reply(token, &answer);
+///         }
+///     }
+/// }
+/// ```
+pub trait Host {
+    /// Something happened. The event's parts are borrowed for the length of this call.
+    fn on_event(&mut self, event: Event<'_>, outbox: &mut Outbox<'_>);
+}
+
+impl<F: FnMut(Event<'_>, &mut Outbox<'_>)> Host for F {
+    fn on_event(&mut self, event: Event<'_>, outbox: &mut Outbox<'_>) {
+        self(event, outbox);
+    }
+}
+
+/// What a host is told. Probes, ACKs and beacons are not among it (000 §3).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A peer was admitted: who it is has been verified. It is not ready yet.
+    Admitted {
+        /// Who.
+        peer: &'a Peer,
+    },
+    /// A peer is ready: it can be a target, and its deadline runs.
+    Ready {
+        /// Who.
+        peer: &'a Peer,
+    },
+    /// An early warning: so many asks, 1 or 2, have each stayed unanswered for a whole watched interval. No verdict.
+    Missed {
+        /// Who has not answered.
+        peer: &'a Peer,
+        /// How many asks.
+        asks: u8,
+    },
+    /// A peer that was admitted is gone. The last word on its connection, said once.
+    Lost {
+        /// Who.
+        peer: &'a Peer,
+        /// Why.
+        reason: LostReason,
+    },
+    /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason rules that out.
+    Failed {
+        /// The client's channel.
+        channel: &'a ChannelName,
+        /// What was dialled.
+        endpoint: &'a Endpoint,
+        /// Why.
+        failure: Failure,
+    },
+    /// A message came.
+    Message {
+        /// From whom.
+        peer: &'a Peer,
+        /// Its 1 to 255 parts.
+        parts: Parts<'a>,
+    },
+    /// A request came, to be answered with [`Outbox::reply`] or [`Outbox::decline`].
+    Request {
+        /// From whom.
+        peer: &'a Peer,
+        /// Its 1 to 255 parts.
+        parts: Parts<'a>,
+        /// The right to answer it, once.
+        token: ReplyToken,
+    },
+    /// A request of this host has ended: exactly once, by whichever came first (000 §6).
+    Completed {
+        /// Which request.
+        request: RequestId,
+        /// How.
+        outcome: Completion<'a>,
+    },
+    /// The engine was not turned for longer than it can vouch for. Nobody is held to account for that time.
+    Stalled {
+        /// The clock time that passed unwatched.
+        unwatched: Duration,
+    },
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Completion<'a> {
+    /// The peer answered, with 0 to 255 parts.
+    Reply(Parts<'a>),
+    /// The peer answered that it will not or cannot.
+    Declined(ErrorKind),
+    /// No answer came.
+    Unanswered(Unanswered),
+}
+
+/// Sends and replies, at once, with the result in hand. A host has one in [`Host::on_event`]; outside a turn
+/// [`Engine::outbox`](crate::Engine::outbox) lends one.
+#[derive(Debug)]
+pub struct Outbox<'a> {
+    core: &'a mut Core,
+    in_turn: bool,
+}
+
+impl<'a> Outbox<'a> {
+    pub(crate) fn in_turn(core: &'a mut Core) -> Self {
+        Self { core, in_turn: true }
+    }
+
+    pub(crate) fn between_turns(core: &'a mut Core) -> Self {
+        Self { core, in_turn: false }
+    }
+
+    /// Sends a message of 1 to 255 parts to one server of a channel that this engine is a client of. It is sent once, to
+    /// one server, and never again to another (000 §6).
+    pub fn send(&mut self, channel: &ChannelName, parts: &[&[u8]]) -> Result<(), SendError> {
+        let index = self.pick(channel, parts)?;
+        self.core.head.clear();
+        Record::ChannelSend { channel: Name::from(channel) }.emit(&mut self.core.head);
+        self.transmit(index, parts)
+    }
+
+    /// Sends a request of 1 to 255 parts likewise. It ends exactly once, with [`Event::Completed`], after `timeout` of
+    /// clock time at the latest.
+    pub fn request(
+        &mut self,
+        channel: &ChannelName,
+        parts: &[&[u8]],
+        timeout: Duration,
+    ) -> Result<RequestId, SendError> {
+        let index = self.pick(channel, parts)?;
+        let deadline = self.core.clock_now().plus(timeout);
+        let request = self.core.requests.begin(index, deadline).map_err(|_| SendError::TooManyRequests)?;
+        let sent = Correlation::new(request.correlation()).map_or(Err(SendError::TooManyRequests), |correlation| {
+            self.core.head.clear();
+            Record::ChannelRequest { correlation, channel: Name::from(channel) }.emit(&mut self.core.head);
+            self.transmit(index, parts)
+        });
+        match sent {
+            Ok(()) => Ok(request),
+            Err(error) => {
+                self.core.requests.abandon(request);
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers a request with 0 to 255 parts. On success the token is spent; after `WouldBlock` it can be used again.
+    pub fn reply(&mut self, token: ReplyToken, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.answer(token, Outcome::Reply, parts)
+    }
+
+    /// Answers a request with the reason why it gets no reply. The token as in [`Outbox::reply`].
+    pub fn decline(&mut self, token: ReplyToken, kind: ErrorKind) -> Result<(), SendError> {
+        self.answer(token, Outcome::Failed(kind), &[])
+    }
+
+    /// Takes a request back: it ends now, as cancelled, and a reply that still comes is dropped. Returns whether it had
+    /// not ended already.
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        let was_pending = self.core.requests.cancel(request);
+        if was_pending {
+            self.core.news.push_back(News::Ended { request, why: Unanswered::Cancelled });
+        }
+        was_pending
+    }
+
+    /// Gives a server of this engine another weight, 0 to 10,000, and tells its clients. Returns whether there is such a
+    /// server.
+    pub fn set_weight(&mut self, channel: &ChannelName, weight: Weight) -> bool {
+        let Some(server) = self.core.channels.server(channel) else { return false };
+        let changed = self.core.channels.list[server as usize].body.set_weight(channel, weight);
+        if changed == Some(true) {
+            life::announce(self.core, server);
+        }
+        true
+    }
+
+    /// Ends a connection now: its peer loses it too, nothing more of it is delivered, and the host hears of the end once.
+    /// A client dials its server anew after a back-off. Returns whether there was a connection to end.
+    pub fn close(&mut self, connection: ConnectionId) -> bool {
+        let stands = self.core.table.find(connection).is_some_and(Connection::stands);
+        if stands {
+            life::close(self.core, connection.index);
+        }
+        stands
+    }
+
+    /// Whether a peer is ready now.
+    pub fn is_ready(&self, connection: ConnectionId) -> bool {
+        self.core.table.find(connection).is_some_and(Connection::is_ready)
+    }
+
+    /// The connection that the next call on a channel goes to.
+    fn pick(&mut self, channel: &ChannelName, parts: &[&[u8]]) -> Result<u32, SendError> {
+        check_parts(parts, 1)?;
+        let core = &mut *self.core;
+        if core.host_state == HostState::Stopped {
+            return Err(SendError::ShuttingDown);
+        }
+        let index = core.channels.client(channel).ok_or(SendError::UnknownChannel)?;
+        let ChannelEnd::Client { members } = &mut core.channels.list[index as usize].end else {
+            return Err(SendError::UnknownChannel);
+        };
+        let (intents, table) = (&core.table.intents, &core.table);
+        let picked = members.pick(|member| match intents[member as usize].phase {
+            IntentPhase::NotRequired | IntentPhase::Off => Fitness::NotServing,
+            IntentPhase::Waiting { .. } => Fitness::NotReady,
+            IntentPhase::Connected { connection } => match table.get(connection) {
+                Some(connection) if connection.is_ready() && connection.peer_state == HostState::Serving => {
+                    Fitness::Ready
+                }
+                Some(connection) if connection.is_ready() => Fitness::NotServing,
+                _ => Fitness::NotReady,
+            },
+        });
+        let member = match picked {
+            Selection::Member(member) => member,
+            Selection::Unavailable => return Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
+            Selection::NotFound => return Err(SendError::RouteNotConnected(NoRoute::NotFound)),
+        };
+        match core.table.intents[member as usize].phase {
+            IntentPhase::Connected { connection } => Ok(connection),
+            _ => Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
+        }
+    }
+
+    fn answer(&mut self, token: ReplyToken, outcome: Outcome, parts: &[&[u8]]) -> Result<(), SendError> {
+        check_parts(parts, 0)?;
+        let (index, correlation) = self.core.replies.peek(token).ok_or(SendError::TokenSpent)?;
+        let correlation = Correlation::new(correlation).ok_or(SendError::TokenSpent)?;
+        if !self.core.table.get(index).is_some_and(Connection::is_ready) {
+            return Err(SendError::RouteNotConnected(NoRoute::Lost));
+        }
+        self.core.head.clear();
+        Record::Reply { correlation, outcome }.emit(&mut self.core.head);
+        self.transmit(index, parts)?;
+        self.core.replies.take(token);
+        Ok(())
+    }
+
+    /// Sends the head in hand with its parts, unless the slot belongs to a check signal or the peer takes no record of
+    /// that size.
+    fn transmit(&mut self, index: u32, parts: &[&[u8]]) -> Result<(), SendError> {
+        let core = &mut *self.core;
+        let Some(connection) = core.table.get(index) else {
+            return Err(SendError::RouteNotConnected(NoRoute::Lost));
+        };
+        let bytes_max = connection.peer_bytes_max;
+        if bytes_max != 0 {
+            let bytes = core.head.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+            if bytes > bytes_max as usize {
+                return Err(SendError::TooLarge { bytes, bytes_max });
+            }
+        }
+        if core.owes(connection) {
+            return Err(SendError::WouldBlock);
+        }
+        core.send_head(index, parts).map_err(|error| match error {
+            io::SendError::WouldBlock => SendError::WouldBlock,
+            io::SendError::NoRoute | io::SendError::NoLane => {
+                life::sever(core, index);
+                SendError::RouteNotConnected(NoRoute::Lost)
+            }
+        })
+    }
+}
+
+/// A host that keeps what it is told, for a program that prefers to pull. Everything is copied and grows until it is
+/// taken, so a program with much traffic implements [`Host`] itself.
+///
+/// ```
+/// use wakeful::{Config, Engine, Inbox};
+///
+/// let mut engine = Engine::new(Config::default())?;
+/// let mut inbox = Inbox::default();
+/// engine.turn(&mut inbox);
+/// assert!(inbox.next().is_none());
+/// # Ok::<(), wakeful::StartError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Inbox {
+    events: VecDeque<Owned>,
+}
+
+/// An event with everything it borrowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each is the event of the same name, with the same fields")]
+pub enum Owned {
+    Admitted { peer: Peer },
+    Ready { peer: Peer },
+    Missed { peer: Peer, asks: u8 },
+    Lost { peer: Peer, reason: LostReason },
+    Failed { channel: ChannelName, endpoint: Endpoint, failure: Failure },
+    Message { peer: Peer, parts: Vec<Vec<u8>> },
+    Request { peer: Peer, parts: Vec<Vec<u8>>, token: ReplyToken },
+    Replied { request: RequestId, parts: Vec<Vec<u8>> },
+    Declined { request: RequestId, kind: ErrorKind },
+    Unanswered { request: RequestId, why: Unanswered },
+    Stalled { unwatched: Duration },
+}
+
+impl Iterator for Inbox {
+    type Item = Owned;
+
+    /// The oldest event that has not been taken.
+    fn next(&mut self) -> Option<Owned> {
+        self.events.pop_front()
+    }
+}
+
+impl Host for Inbox {
+    fn on_event(&mut self, event: Event<'_>, _: &mut Outbox<'_>) {
+        self.events.push_back(Owned::from(event));
+    }
+}
+
+impl From<Event<'_>> for Owned {
+    fn from(event: Event<'_>) -> Self {
+        let own = |parts: Parts<'_>| parts.iter().map(<[u8]>::to_vec).collect();
+        match event {
+            Event::Admitted { peer } => Self::Admitted { peer: peer.clone() },
+            Event::Ready { peer } => Self::Ready { peer: peer.clone() },
+            Event::Missed { peer, asks } => Self::Missed { peer: peer.clone(), asks },
+            Event::Lost { peer, reason } => Self::Lost { peer: peer.clone(), reason },
+            Event::Failed { channel, endpoint, failure } => {
+                Self::Failed { channel: channel.clone(), endpoint: endpoint.clone(), failure }
+            }
+            Event::Message { peer, parts } => Self::Message { peer: peer.clone(), parts: own(parts) },
+            Event::Request { peer, parts, token } => {
+                Self::Request { peer: peer.clone(), parts: own(parts), token }
+            }
+            Event::Completed { request, outcome } => match outcome {
+                Completion::Reply(parts) => Self::Replied { request, parts: own(parts) },
+                Completion::Declined(kind) => Self::Declined { request, kind },
+                Completion::Unanswered(why) => Self::Unanswered { request, why },
+            },
+            Event::Stalled { unwatched } => Self::Stalled { unwatched },
+        }
+    }
+}
+
+impl Drop for Outbox<'_> {
+    /// A call between turns can swallow the wake-up of input that waits, and can leave something to be told: then the
+    /// engine's descriptor is made readable, so that it stays honest.
+    fn drop(&mut self) {
+        if !self.in_turn && (self.core.io.settle() || self.core.is_pressed()) {
+            self.core.io.wake();
+        }
+    }
+}
+
+fn check_parts(parts: &[&[u8]], least: usize) -> Result<(), SendError> {
+    match parts.len() {
+        count if count < least => Err(SendError::NoParts),
+        0..=PARTS_MAX => Ok(()),
+        parts => Err(SendError::TooManyParts { parts }),
+    }
+}

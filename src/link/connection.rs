@@ -1,0 +1,213 @@
+//! One physical connection: which end of it we are, how far it has come, and what it is owed. It is never reused after
+//! it ends. It knows no socket and no other connection.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::clock::{ClockTime, WatchTime};
+use crate::liveness::{CheckKey, Silence};
+use crate::name::{ChannelName, Endpoint, Generation, Rid};
+use crate::rotation::PeerKey;
+use crate::wire::{HostState, Pair, ProbeId, RejectReason};
+
+/// The routing id that ZeroMQ gave an accepted connection: five bytes, unless a foreign dialler chose its own.
+pub(crate) type Route = SmallVec<[u8; 8]>;
+
+/// Names one physical connection for as long as it exists, and none after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Who is at the other end of an admitted connection. It stays the same as long as the connection lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    pub(crate) connection: ConnectionId,
+    pub(crate) channel: ChannelName,
+    pub(crate) rid: Rid,
+    pub(crate) generation: Generation,
+    pub(crate) endpoint: Option<Endpoint>,
+}
+
+impl Peer {
+    /// The physical connection to it.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// The channel on which it is connected.
+    pub fn channel(&self) -> &ChannelName {
+        &self.channel
+    }
+
+    /// Its routing id.
+    pub fn rid(&self) -> &Rid {
+        &self.rid
+    }
+
+    /// Its lifecycle generation: another one is another run of its process.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The endpoint that was dialled to reach it; none if it dialled us.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+}
+
+/// Why a connection that was admitted ended. The host hears it once, as the last word on that connection (000 §9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The peer said that it stops.
+    Orderly,
+    /// The transport ended without a word: a killed process, a cut cable that the system noticed.
+    Transport,
+    /// The peer's deadline passed: see [`Silence`] for what exactly was and was not seen.
+    Silence(Silence),
+    /// The peer sent something that WIRE.md does not allow.
+    Protocol,
+    /// The peer refused the connection after it had admitted it.
+    Rejected(RejectReason),
+    /// It was admitted and did not come to be ready in time.
+    NeverReady,
+    /// This host closed it.
+    Closed,
+    /// This host stops.
+    Stopped,
+}
+
+/// Why an attempt to connect came to nothing. It says nothing about any connection that was ever ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Nobody answers at the endpoint, or the connection ended before it was admitted.
+    Unreachable,
+    /// What answers there does not speak ZeroMQ, or not with a fitting socket.
+    NotZeroMq,
+    /// It was not admitted within 20 s of watched time.
+    TimedOut,
+    /// The other side refused.
+    Refused(RejectReason),
+    /// The other side's admission does not fit what was expected of it.
+    Unexpected(RejectReason),
+    /// The other side sent something that WIRE.md does not allow.
+    Protocol,
+    /// The system had no socket for it.
+    NoSocket,
+}
+
+/// Which end of the connection we are.
+#[derive(Debug)]
+pub(crate) enum Side {
+    /// We dialled, for this intent.
+    Dialled { intent: u32 },
+    /// The peer dialled; ZeroMQ gave it this route.
+    Accepted { route: Route, descriptor: Option<i32> },
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Dialled: the transport is not up yet.
+    Dialling,
+    /// Dialled: our hello went out or is owed.
+    Greeting,
+    /// Accepted: it has not said anything valid.
+    New,
+    /// Accepted: its hello waits until an older connection of the same peer has ended.
+    Held,
+    /// Accepted: our admit went out or is owed; its first probe makes it ready.
+    Admitted,
+    /// In use.
+    Ready,
+    /// Ended by the transport: what is still readable is delivered, then the host hears of the end.
+    ReadingOut(LostReason),
+    /// Ended: the sweep at the end of the turn tells the host and lets go.
+    Closing(End),
+    /// Accepted and ended, while the transport still stands: nothing from it counts.
+    Fenced,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was admitted once.
+    Lost(LostReason),
+    /// A dialled one that never was.
+    Failed(Failure),
+    /// An accepted one that never was.
+    Unadmitted,
+}
+
+/// The records that wait for the next free slot, of each kind at most one.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    /// Our hello, or our admit.
+    pub(crate) greeting: bool,
+    /// Our current state, weights and extensions.
+    pub(crate) update: bool,
+    /// The answer to this probe.
+    pub(crate) ack: Option<ProbeId>,
+    /// Whether the connection is listed for the next retry.
+    pub(crate) listed: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    /// The registered server or client it belongs to.
+    pub(crate) channel: u32,
+    /// The lane its records come and go by.
+    pub(crate) lane: u32,
+    pub(crate) side: Side,
+    pub(crate) phase: Phase,
+    pub(crate) share: PeerKey,
+    pub(crate) check: Option<CheckKey>,
+    pub(crate) pair: Pair,
+    /// Set when it is admitted.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// The peer's last admission body.
+    pub(crate) admission: Vec<u8>,
+    pub(crate) peer_state: HostState,
+    /// The largest record the peer takes; 0 is no limit.
+    pub(crate) peer_bytes_max: u32,
+    pub(crate) owed: Owed,
+    /// The newer connection of the same peer whose hello waits for the end of this one.
+    pub(crate) successor: Option<ConnectionId>,
+    /// The transport is known to be gone.
+    pub(crate) severed: bool,
+    /// In a rotation that read its lane out, one of its records came.
+    pub(crate) still_speaks: bool,
+    pub(crate) began: WatchTime,
+    /// For diagnostics only: it extends no deadline (000 §2).
+    pub(crate) last_received: Option<ClockTime>,
+    pub(crate) rejected: Option<ClockTime>,
+}
+
+impl Connection {
+    pub(crate) fn route(&self) -> Option<&[u8]> {
+        match &self.side {
+            Side::Dialled { .. } => None,
+            Side::Accepted { route, .. } => Some(route),
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// Whether nothing more will come of it.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::ReadingOut(_) | Phase::Closing(_) | Phase::Fenced)
+    }
+
+    /// Whether it stands in the host's eyes: admitted and not ended.
+    pub(crate) fn stands(&self) -> bool {
+        matches!(self.phase, Phase::Admitted | Phase::Ready)
+    }
+}

@@ -1,0 +1,179 @@
+//! A copy of what the engine knows at one moment (000 §9): for operators and tests, never for the engine itself.
+
+use std::time::Duration;
+
+use crate::link::connection::{Connection, Failure, Peer, Phase};
+use crate::name::{BindEndpoint, ChannelName, Endpoint};
+use crate::rotation;
+use crate::topology::table::{Intent, IntentPhase};
+use crate::topology::{ChannelEnd, Core, Counters};
+use crate::wire::HostState;
+
+/// What the engine knew when it was asked. It borrows nothing and changes nothing; making it allocates.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The host's own state.
+    pub host: HostState,
+    /// Gaps between turns that were longer than the engine can vouch for.
+    pub stalls: u64,
+    /// All the clock time that passed unwatched. Nobody was held to account for it.
+    pub unwatched: Duration,
+    /// The longest gap between two turns.
+    pub longest_gap: Duration,
+    /// Every endpoint that a client wants, connected or not.
+    pub intents: Vec<IntentStatus>,
+    /// Every server that listens here.
+    pub servers: Vec<ServerStatus>,
+    /// Every connection that is admitted, ready, or being read out.
+    pub connections: Vec<ConnectionStatus>,
+    /// Accepted connections that have ended here while their transport still stands.
+    pub fenced_open: usize,
+    /// Accepted connections that have not been admitted yet.
+    pub unadmitted: usize,
+    /// Requests of this host that wait for their replies.
+    pub requests: usize,
+    /// Requests of peers that wait for this host's replies.
+    pub replies: usize,
+    /// Further contexts of ZeroMQ are opened on demand, each with two threads of its own.
+    pub contexts: usize,
+    /// What is only counted.
+    pub counters: Counters,
+}
+
+/// One wish for a connection.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct IntentStatus {
+    /// The client's channel.
+    pub channel: ChannelName,
+    /// What is dialled.
+    pub endpoint: Endpoint,
+    /// How far it is.
+    pub state: RouteState,
+    /// Why the last attempt, or the last connection, ended.
+    pub last_failure: Option<Failure>,
+}
+
+/// The states that 000 §9 tells apart; the last failure stands beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RouteState {
+    /// Wanted, and nothing has been tried yet, or nothing will be any more.
+    Configured,
+    /// A first connection is on its way.
+    Connecting,
+    /// Verified, and not ready yet.
+    Admitted,
+    /// In use.
+    Ready,
+    /// It was ready before, and the next connection is on its way.
+    Reconnecting,
+    /// The other side said that no connection is needed.
+    NotRequired,
+}
+
+/// One listening server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its channel.
+    pub channel: ChannelName,
+    /// Where it listens.
+    pub bound: BindEndpoint,
+}
+
+/// One connection.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectionStatus {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Admitted or ready; a connection that is read out after its end is neither and shows as reconnecting.
+    pub state: RouteState,
+    /// How long ago the last record came, in clock time. For diagnostics: it extends no deadline.
+    pub last_received: Option<Duration>,
+    /// Records handled.
+    pub served: u64,
+    /// Records that were set aside first, because the peer had had its share.
+    pub held: u64,
+    /// Turns in which 64 records, the byte cap and the time cap ended its share.
+    pub capped: [u32; 3],
+}
+
+impl Snapshot {
+    pub(crate) fn of(core: &Core) -> Self {
+        let count = |wanted: fn(&Phase) -> bool| {
+            core.table.iter().filter(|(_, connection)| wanted(&connection.phase)).count()
+        };
+        let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
+            ChannelEnd::Server { bound, .. } => {
+                Some(ServerStatus { channel: channel.name.clone(), bound: bound.clone() })
+            }
+            ChannelEnd::Client { .. } => None,
+        });
+        Self {
+            host: core.host_state,
+            stalls: core.watch.stalls(),
+            unwatched: core.watch.unwatched(),
+            longest_gap: core.watch.longest_gap(),
+            intents: core.table.intents.iter().map(|intent| intent_status(core, intent)).collect(),
+            servers: servers.collect(),
+            connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
+            fenced_open: count(|phase| *phase == Phase::Fenced),
+            unadmitted: count(|phase| matches!(phase, Phase::New | Phase::Held)),
+            requests: core.requests.len(),
+            replies: core.replies.len(),
+            contexts: core.io.contexts(),
+            counters: core.counters,
+        }
+    }
+}
+
+fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
+    let on_its_way = if intent.was_ready { RouteState::Reconnecting } else { RouteState::Connecting };
+    let state = match intent.phase {
+        IntentPhase::NotRequired => RouteState::NotRequired,
+        IntentPhase::Off => RouteState::Configured,
+        IntentPhase::Waiting { .. } if intent.last_failure.is_none() => RouteState::Configured,
+        IntentPhase::Waiting { .. } => on_its_way,
+        IntentPhase::Connected { connection } => match core.table.get(connection).map(|each| each.phase) {
+            Some(Phase::Ready) => RouteState::Ready,
+            Some(Phase::Admitted) => RouteState::Admitted,
+            _ => on_its_way,
+        },
+    };
+    IntentStatus {
+        channel: core.channels.get(intent.channel).name.clone(),
+        endpoint: intent.endpoint.clone(),
+        state,
+        last_failure: intent.last_failure,
+    }
+}
+
+fn connection_status(core: &Core, connection: &Connection) -> Option<ConnectionStatus> {
+    let state = match connection.phase {
+        Phase::Ready => RouteState::Ready,
+        Phase::Admitted => RouteState::Admitted,
+        Phase::ReadingOut(_) => RouteState::Reconnecting,
+        _ => return None,
+    };
+    let rotation::Counters { served, held, capped_by_records, capped_by_bytes, capped_by_time } =
+        core.rotation.counters(connection.share).unwrap_or_default();
+    let now = core.watch.moment().now;
+    Some(ConnectionStatus {
+        peer: Peer::clone(connection.peer.as_ref()?),
+        state,
+        last_received: connection.last_received.map(|at| now.since(at)),
+        served,
+        held,
+        capped: [capped_by_records, capped_by_bytes, capped_by_time],
+    })
+}
+
+impl ConnectionStatus {
+    /// Whether this side dialled.
+    pub fn is_dialled(&self) -> bool {
+        self.peer.endpoint().is_some()
+    }
+}

@@ -1,0 +1,457 @@
+//! The life of a connection: dialled or met, greeted, admitted, ready, ended, swept. Each transition stands here once.
+//!
+//! An end has two steps. [`end`] marks the connection and withdraws its readiness at once; [`sweep`], at the end of the
+//! turn, tells the host and lets go. A transport loss has one step more: what is still readable is delivered first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::table::{Behind, IntentPhase, LaneEntry};
+use super::{ChannelEnd, Core, News, Unanswered};
+use crate::io::{Dial, Linger};
+use crate::link::connection::{
+    Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
+};
+use crate::liveness::Silence;
+use crate::name::Rid;
+use crate::rotation::{Looked, PeerKey};
+use crate::wire::{Admission, HostState, Pair, Record, RejectReason};
+
+/// How long a redial waits for the last lane to be physically closed, in watched time.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// A fenced connection is told so at most this often, in clock time.
+const REJECT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Begins an attempt on an intent.
+pub(crate) fn dial(core: &mut Core, intent: u32) {
+    let wish = &core.table.intents[intent as usize];
+    let channel = wish.channel;
+    let lane_index = core.table.lanes.vacant_key() as u32;
+    let bytes_max = core.channels.get(channel).bytes_max;
+    let lane = match core.io.dial(Dial::Dealer, &wish.endpoint, lane_index, bytes_max) {
+        Ok(lane) => lane,
+        Err(error) => {
+            log::warn!("{}: {error}", wish.endpoint);
+            fail(core, intent, Failure::NoSocket, None);
+            return;
+        }
+    };
+    let id = core.table.next_id();
+    let (key, share) = core.rotation.add_dedicated(lane_index, id.index);
+    let behind = Behind::Dialled { connection: id.index };
+    core.table.lanes.insert(LaneEntry { id: lane, key, behind });
+    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
+    add(core, id, channel, lane_index, Side::Dialled { intent }, Phase::Dialling, share, pair);
+    core.table.intents[intent as usize].phase = IntentPhase::Connected { connection: id.index };
+    core.agenda.handshake(&core.watch.moment(), id);
+}
+
+/// A route spoke that nobody knows: it gets a place in the table, if there is one.
+pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
+    let channel = core.table.listener(lane)?.channel;
+    let key = core.table.lane(lane)?.key;
+    if core.table.len() >= core.config.connections_max as usize {
+        return None;
+    }
+    let id = core.table.next_id();
+    let share = core.rotation.add_peer(key, id.index)?;
+    let side = Side::Accepted { route: Route::from_slice(route), descriptor: None };
+    add(core, id, channel, lane, side, Phase::New, share, Pair::FIRST);
+    Some(id.index)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one place makes every connection")]
+fn add(
+    core: &mut Core,
+    id: ConnectionId,
+    channel: u32,
+    lane: u32,
+    side: Side,
+    phase: Phase,
+    share: PeerKey,
+    pair: Pair,
+) {
+    core.table.insert(Connection {
+        id,
+        channel,
+        lane,
+        side,
+        phase,
+        share,
+        check: None,
+        pair,
+        peer: None,
+        admission: Vec::new(),
+        peer_state: HostState::Preparing,
+        peer_bytes_max: 0,
+        owed: Owed::default(),
+        successor: None,
+        severed: false,
+        still_speaks: false,
+        began: core.watch.moment().watched,
+        last_received: None,
+        rejected: None,
+    });
+}
+
+/// The transport of a dialled connection is up: our hello goes out.
+pub(crate) fn connected(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    if connection.phase == Phase::Dialling {
+        connection.phase = Phase::Greeting;
+        core.owe_greeting(index);
+    }
+}
+
+/// Takes down who the peer is, as its admission says.
+pub(crate) fn identify(core: &mut Core, index: u32, admission: &Admission<'_>) {
+    let Some(connection) = core.table.get(index) else { return };
+    let Ok(rid) = Rid::new(admission.rid()) else { return };
+    let endpoint = match connection.side {
+        Side::Dialled { intent } => Some(core.table.intents[intent as usize].endpoint.clone()),
+        Side::Accepted { .. } => None,
+    };
+    let channel = core.channels.get(connection.channel).name.clone();
+    let generation = admission.generation();
+    let peer = Arc::new(Peer { connection: connection.id, channel, rid, generation, endpoint });
+    let Some(connection) = core.table.get_mut(index) else { return };
+    connection.peer = Some(peer);
+    connection.pair = admission.pair();
+    connection.peer_bytes_max = admission.max_message();
+    remember(connection, admission);
+}
+
+/// Keeps the peer's newest admission.
+pub(crate) fn remember(connection: &mut Connection, admission: &Admission<'_>) {
+    connection.admission.clear();
+    connection.admission.extend_from_slice(admission.body());
+    connection.peer_state = admission.state();
+}
+
+/// Our hello or our admit went out.
+pub(super) fn greeted(core: &mut Core, index: u32) {
+    let moment = core.watch.moment();
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Side::Accepted { descriptor, .. } = connection.side else { return };
+    connection.phase = Phase::Admitted;
+    let (id, Some(peer)) = (connection.id, connection.peer.clone()) else { return };
+    core.table.name(index, &peer.rid);
+    // The transport took our admit, so a number that both claim is this one's.
+    if let Some(loser) = core.table.bind_descriptor(index, descriptor) {
+        sever(core, loser);
+    }
+    core.agenda.handshake(&moment, id);
+    core.news.push_back(News::Admitted(peer));
+}
+
+/// The connection is ready: its deadline runs and its first ask goes out at once.
+pub(crate) fn make_ready(core: &mut Core, index: u32) {
+    let moment = core.watch.moment();
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Some(peer) = connection.peer.clone() else { return };
+    let is_new = connection.phase != Phase::Admitted;
+    connection.phase = Phase::Ready;
+    let (key, id) = core.liveness.begin(index, &moment);
+    connection.check = Some(key);
+    if let Side::Dialled { intent } = connection.side {
+        let wish = &mut core.table.intents[intent as usize];
+        wish.backoff.reset();
+        wish.was_ready = true;
+        core.table.name(index, &peer.rid);
+    }
+    if is_new {
+        core.news.push_back(News::Admitted(peer.clone()));
+    }
+    core.news.push_back(News::Ready(peer));
+    core.ask(index, id);
+}
+
+/// The transport of a connection is gone. What is still readable of an admitted one is delivered before the host hears.
+pub(crate) fn sever(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    connection.severed = true;
+    match connection.phase {
+        Phase::Admitted | Phase::Ready => {
+            connection.phase = Phase::ReadingOut(LostReason::Transport);
+            connection.still_speaks = true;
+            core.reading_out.push(index);
+            withdraw(core, index);
+        }
+        Phase::Dialling | Phase::Greeting => end(core, index, End::Failed(Failure::Unreachable)),
+        Phase::New | Phase::Held | Phase::Fenced => end(core, index, End::Unadmitted),
+        Phase::ReadingOut(_) | Phase::Closing(_) => {}
+    }
+}
+
+/// Ends a connection now: nothing that still arrives from it counts.
+pub(crate) fn end(core: &mut Core, index: u32, end: End) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    if matches!(connection.phase, Phase::Closing(_)) {
+        return;
+    }
+    connection.phase = Phase::Closing(end);
+    core.closing.push(index);
+    withdraw(core, index);
+}
+
+/// Ends a connection for a reason that has one name where it was admitted, and another where it never was.
+pub(crate) fn end_as(core: &mut Core, index: u32, lost: LostReason, failed: Failure) {
+    let Some(connection) = core.table.get(index) else { return };
+    let how = match (&connection.side, connection.phase) {
+        (_, Phase::Admitted | Phase::Ready | Phase::ReadingOut(_)) => End::Lost(lost),
+        (Side::Dialled { .. }, _) => End::Failed(failed),
+        (Side::Accepted { .. }, _) => End::Unadmitted,
+    };
+    end(core, index, how);
+}
+
+/// Ends an accepted connection and tells it why, if the transport has a slot for that.
+pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
+    core.counters.refused += 1;
+    reject(core, index, reason);
+    end_as(core, index, LostReason::Protocol, Failure::Refused(reason));
+}
+
+/// Tells a connection that it is not admitted, at most once a second.
+pub(crate) fn reject(core: &mut Core, index: u32, reason: RejectReason) {
+    let now = core.watch.moment().now;
+    let Some(connection) = core.table.get_mut(index) else { return };
+    if connection.rejected.is_some_and(|at| now.since(at) < REJECT_INTERVAL) {
+        return;
+    }
+    connection.rejected = Some(now);
+    // A refusal that finds no slot or no route is a refusal nobody needs.
+    if core.send_record(index, Record::Reject(reason)) == Err(crate::io::SendError::NoRoute) {
+        if let Some(connection) = core.table.get_mut(index) {
+            connection.severed = true;
+        }
+    }
+}
+
+/// Takes a connection out of use. Its asks and its deadline end here, whatever comes.
+fn withdraw(core: &mut Core, index: u32) {
+    if let Some(key) = core.table.get_mut(index).and_then(|connection| connection.check.take()) {
+        core.liveness.end(key);
+    }
+}
+
+/// A connection that is read out is over when a whole round of its lane brought none of its records.
+pub(crate) fn finish_reading_out(core: &mut Core) {
+    let mut reading_out = std::mem::take(&mut core.reading_out);
+    reading_out.retain(|&index| {
+        let Some(connection) = core.table.get_mut(index) else { return false };
+        let Phase::ReadingOut(reason) = connection.phase else { return false };
+        let share = connection.share;
+        let spoke = std::mem::take(&mut connection.still_speaks);
+        if spoke || core.rotation.looked_at_peer(share) == Looked::No {
+            return true;
+        }
+        end(core, index, End::Lost(reason));
+        false
+    });
+    core.reading_out.append(&mut reading_out);
+}
+
+/// The second step of every end: what was marked is let go, and the host is told once.
+pub(crate) fn sweep(core: &mut Core) {
+    // Letting one go can refuse or admit another, which may end in turn: the list is walked until it stays empty.
+    while let Some(index) = core.closing.pop() {
+        let Some(connection) = core.table.get_mut(index) else { continue };
+        let Phase::Closing(how) = connection.phase else { continue };
+        let successor = connection.successor.take();
+        let peer = connection.peer.clone();
+        core.table.unname(index);
+        while let Some(request) = core.requests.next_of(index) {
+            core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
+        }
+        core.replies.forget(index);
+        if let (End::Lost(reason), Some(peer)) = (how, peer) {
+            core.news.push_back(News::Lost { peer, reason });
+        }
+        let_go(core, index, how);
+        let held = successor.and_then(|successor| core.table.find(successor));
+        if held.is_some_and(|held| held.phase == Phase::Held) {
+            successor.into_iter().for_each(|successor| core.owe_greeting(successor.index));
+        }
+    }
+}
+
+/// Gives up the transport of an ended connection, as far as this side can.
+fn let_go(core: &mut Core, index: u32, how: End) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let lane = connection.lane;
+    let share = connection.share;
+    match connection.side {
+        Side::Accepted { .. } if connection.severed => {
+            core.rotation.remove_peer(share);
+            core.table.remove(index);
+        }
+        // Only the peer can close it. Until it does, it is fenced.
+        Side::Accepted { .. } => connection.phase = Phase::Fenced,
+        Side::Dialled { intent } => {
+            core.rotation.remove_peer(share);
+            core.table.remove(index);
+            let linger = if how == End::Lost(LostReason::Stopped) { Linger::Orderly } else { Linger::None };
+            if let Some(entry) = core.table.lanes.get_mut(lane as usize) {
+                core.io.close(entry.id, linger);
+                entry.behind = Behind::Closed { intent: Some(intent) };
+            }
+            let failure = match how {
+                End::Failed(failure) => failure,
+                End::Lost(_) | End::Unadmitted => Failure::Unreachable,
+            };
+            if let End::Failed(failure) = how {
+                tell_failed(core, intent, failure);
+            }
+            plan_retry(core, intent, failure, Some(lane));
+        }
+    }
+}
+
+/// An attempt came to nothing before there was a connection.
+fn fail(core: &mut Core, intent: u32, failure: Failure, closing: Option<u32>) {
+    tell_failed(core, intent, failure);
+    plan_retry(core, intent, failure, closing);
+}
+
+fn tell_failed(core: &mut Core, intent: u32, failure: Failure) {
+    let wish = &core.table.intents[intent as usize];
+    let channel = core.channels.get(wish.channel).name.clone();
+    core.news.push_back(News::Failed { channel, endpoint: wish.endpoint.clone(), failure });
+}
+
+/// Puts an intent's next attempt on the agenda.
+fn plan_retry(core: &mut Core, intent: u32, failure: Failure, closing: Option<u32>) {
+    let moment = core.watch.moment();
+    let wish = &mut core.table.intents[intent as usize];
+    wish.last_failure = Some(failure);
+    if core.host_state == HostState::Stopped {
+        wish.phase = IntentPhase::Off;
+        return;
+    }
+    if let Failure::Refused(reason) = failure {
+        if !reason.may_be_retried() {
+            wish.phase = IntentPhase::NotRequired;
+            return;
+        }
+    }
+    let retry = moment.now.plus(wish.backoff.next());
+    wish.phase = IntentPhase::Waiting { retry, closing, give_up: moment.watched.plus(CLOSE_PATIENCE) };
+    core.agenda.retry(retry, intent);
+}
+
+/// An intent's retry came due: the next attempt begins, unless the last one's lane is not physically closed yet.
+pub(crate) fn retry(core: &mut Core, intent: u32) {
+    let moment = core.watch.moment();
+    let IntentPhase::Waiting { retry, closing, give_up } = core.table.intents[intent as usize].phase else {
+        return;
+    };
+    if retry > moment.now {
+        return;
+    }
+    if closing.is_some() && moment.watched < give_up {
+        // The lane's last event brings the retry forward.
+        let again = moment.now.plus(give_up.since(moment.watched));
+        core.agenda.retry(again, intent);
+        return;
+    }
+    dial(core, intent);
+}
+
+/// A lane's last event came: its connections are physically gone.
+pub(crate) fn stopped(core: &mut Core, lane: u32) {
+    let Some(entry) = core.table.lanes.get(lane as usize) else { return };
+    let Behind::Closed { intent } = entry.behind else { return };
+    core.table.lanes.remove(lane as usize);
+    let Some(intent) = intent else { return };
+    if let IntentPhase::Waiting { retry, closing, .. } = &mut core.table.intents[intent as usize].phase {
+        if *closing == Some(lane) {
+            *closing = None;
+            core.agenda.retry(*retry, intent);
+        }
+    }
+}
+
+/// A handshake had its time.
+pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
+    let Some(connection) = core.table.find(id) else { return };
+    match connection.phase {
+        Phase::Admitted => {
+            reject(core, id.index, RejectReason::NotAdmitted);
+            end(core, id.index, End::Lost(LostReason::NeverReady));
+        }
+        Phase::Dialling | Phase::Greeting => end(core, id.index, End::Failed(Failure::TimedOut)),
+        _ => {}
+    }
+}
+
+/// The host closes a connection.
+pub(crate) fn close(core: &mut Core, index: u32) {
+    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
+        reject(core, index, RejectReason::NotAdmitted);
+    }
+    end(core, index, End::Lost(LostReason::Closed));
+}
+
+/// Liveness has judged a connection. It has forgotten it already.
+pub(crate) fn judged(core: &mut Core, index: u32, silence: Silence) {
+    if let Some(connection) = core.table.get_mut(index) {
+        connection.check = None;
+    }
+    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
+        reject(core, index, RejectReason::NotAdmitted);
+    }
+    end(core, index, End::Lost(LostReason::Silence(silence)));
+}
+
+/// The host enters another state, and every peer is told.
+pub(crate) fn set_state(core: &mut Core, state: HostState) {
+    if core.host_state == HostState::Stopped {
+        return;
+    }
+    core.host_state = state;
+    for index in 0..core.channels.list.len() {
+        if core.channels.list[index].body.set_state(state) {
+            announce(core, index as u32);
+        }
+    }
+}
+
+/// What we say of ourselves on a channel changed: everyone connected by it is owed an update.
+pub(crate) fn announce(core: &mut Core, channel: u32) {
+    let standing: Vec<u32> = core
+        .table
+        .iter()
+        .filter(|(_, connection)| connection.channel == channel && connection.stands())
+        .map(|(index, _)| index)
+        .collect();
+    for index in standing {
+        core.owe_update(index);
+    }
+}
+
+/// Ends everything in order: peers are told, requests end, lanes linger for what was just sent.
+pub(crate) fn stop(core: &mut Core) {
+    if core.host_state == HostState::Stopped {
+        return;
+    }
+    set_state(core, HostState::Stopped);
+    core.agenda.clear();
+    let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
+    core.news.extend(ended);
+    let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();
+    for index in all {
+        end_as(core, index, LostReason::Stopped, Failure::Unreachable);
+    }
+    sweep(core);
+    for intent in &mut core.table.intents {
+        intent.phase = IntentPhase::Off;
+    }
+    for channel in &core.channels.list {
+        let ChannelEnd::Server { lane, .. } = channel.end else { continue };
+        let Some(entry) = core.table.lanes.get_mut(lane as usize) else { continue };
+        core.io.close(entry.id, Linger::Orderly);
+        core.rotation.remove_lane(entry.key);
+    }
+    core.table.forget_accepted();
+}

@@ -1,0 +1,267 @@
+//! The one table of connections, lanes and intents, with every index on them. An index changes only here, together with
+//! what it points to; [`Table::verify`] says whether they agree.
+
+use std::collections::HashMap;
+
+use slab::Slab;
+
+use crate::clock::{ClockTime, WatchTime};
+use crate::io::LaneId;
+use crate::link::backoff::Backoff;
+use crate::link::connection::{Connection, ConnectionId, Failure, Phase, Route, Side};
+use crate::name::{Endpoint, Generation, Rid, SecurityId};
+use crate::rotation::LaneKey;
+
+/// One lane: its socket, its place in the rotation, and who is behind it.
+#[derive(Debug)]
+pub(crate) struct LaneEntry {
+    pub(crate) id: LaneId,
+    pub(crate) key: LaneKey,
+    pub(crate) behind: Behind,
+}
+
+/// Who is behind a lane.
+#[derive(Debug)]
+pub(crate) enum Behind {
+    /// The one peer that was dialled.
+    Dialled { connection: u32 },
+    /// All who dialled a listening server.
+    Listener(Listener),
+    /// Nobody any more: the socket is closed and its last event is awaited.
+    Closed { intent: Option<u32> },
+}
+
+/// What a listening lane knows of the connections it shares.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) channel: u32,
+    routes: HashMap<Route, u32>,
+    descriptors: HashMap<i32, u32>,
+}
+
+/// A wish for a connection, and what became of it so far.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    pub(crate) channel: u32,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) expects: Expects,
+    pub(crate) backoff: Backoff,
+    pub(crate) phase: IntentPhase,
+    pub(crate) last_failure: Option<Failure>,
+    /// It was ready before.
+    pub(crate) was_ready: bool,
+}
+
+/// What a server must show at the handshake; what is none may be anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Expects {
+    pub(crate) rid: Option<Rid>,
+    pub(crate) generation: Option<Generation>,
+    pub(crate) security: Option<SecurityId>,
+}
+
+/// What an intent does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IntentPhase {
+    /// Waits for its next attempt, and until then at most for the lane of the last one to be physically closed.
+    Waiting { retry: ClockTime, closing: Option<u32>, give_up: WatchTime },
+    /// Has a connection, ready or on its way.
+    Connected { connection: u32 },
+    /// The other side said that no connection is needed. Not retried.
+    NotRequired,
+    /// The host stopped.
+    Off,
+}
+
+/// All connections, lanes and intents of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    connections: Slab<Connection>,
+    generation: u32,
+    pub(crate) lanes: Slab<LaneEntry>,
+    pub(crate) intents: Vec<Intent>,
+    /// The connection that speaks for a peer of a channel.
+    peers: HashMap<(u32, Rid), u32>,
+}
+
+impl Listener {
+    pub(crate) fn new(channel: u32) -> Self {
+        Self { channel, routes: HashMap::new(), descriptors: HashMap::new() }
+    }
+
+    pub(crate) fn at_route(&self, route: &[u8]) -> Option<u32> {
+        self.routes.get(route).copied()
+    }
+
+    pub(crate) fn at_descriptor(&self, descriptor: i32) -> Option<u32> {
+        self.descriptors.get(&descriptor).copied()
+    }
+}
+
+impl Table {
+    /// How many connections there are, those included whose end is not physical yet.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Every connection, in the order of the slab.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
+        self.connections.iter().map(|(index, connection)| (index as u32, connection))
+    }
+
+    pub(crate) fn find(&self, id: ConnectionId) -> Option<&Connection> {
+        self.get(id.index).filter(|connection| connection.id == id)
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Connection> {
+        self.connections.get(index as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(index as usize)
+    }
+
+    /// The id that the next connection will have.
+    pub(crate) fn next_id(&mut self) -> ConnectionId {
+        self.generation = self.generation.wrapping_add(1);
+        ConnectionId { index: self.connections.vacant_key() as u32, generation: self.generation }
+    }
+
+    /// Adds a connection under the id it was given, with its route.
+    pub(crate) fn insert(&mut self, connection: Connection) -> u32 {
+        let index = connection.id.index;
+        debug_assert_eq!(index as usize, self.connections.vacant_key());
+        if let Side::Accepted { route, .. } = &connection.side {
+            let route = route.clone();
+            if let Some(listener) = self.listener_mut(connection.lane) {
+                listener.routes.insert(route, index);
+            }
+        }
+        self.connections.insert(connection);
+        index
+    }
+
+    /// Forgets a connection and every index on it.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
+        self.unname(index);
+        self.bind_descriptor(index, None);
+        let connection = self.connections.try_remove(index as usize)?;
+        if let Side::Accepted { route, .. } = &connection.side {
+            if let Some(listener) = self.listener_mut(connection.lane) {
+                listener.routes.remove(route);
+            }
+        }
+        Some(connection)
+    }
+
+    /// The connection that speaks for a peer of a channel.
+    pub(crate) fn named(&self, channel: u32, rid: &Rid) -> Option<u32> {
+        self.peers.get(&(channel, rid.clone())).copied()
+    }
+
+    /// Lets a connection speak for its peer.
+    pub(crate) fn name(&mut self, index: u32, rid: &Rid) {
+        if let Some(connection) = self.get(index) {
+            self.peers.insert((connection.channel, rid.clone()), index);
+        }
+    }
+
+    /// The connection no longer speaks for its peer.
+    pub(crate) fn unname(&mut self, index: u32) {
+        let Some(connection) = self.get(index) else { return };
+        let Some(peer) = &connection.peer else { return };
+        let name = (connection.channel, peer.rid.clone());
+        if self.peers.get(&name) == Some(&index) {
+            self.peers.remove(&name);
+        }
+    }
+
+    /// Ties an accepted connection to its descriptor, or unties it. Returns another connection that had claimed the same
+    /// number and has lost it.
+    pub(crate) fn bind_descriptor(&mut self, index: u32, descriptor: Option<i32>) -> Option<u32> {
+        let connection = self.connections.get_mut(index as usize)?;
+        let lane = connection.lane;
+        let Side::Accepted { descriptor: bound, .. } = &mut connection.side else { return None };
+        let before = std::mem::replace(bound, descriptor);
+        let listener = self.listener_mut(lane)?;
+        if let Some(before) = before.filter(|before| listener.at_descriptor(*before) == Some(index)) {
+            listener.descriptors.remove(&before);
+        }
+        let loser = listener.descriptors.insert(descriptor?, index).filter(|&loser| loser != index);
+        if let Some(Connection { side: Side::Accepted { descriptor, .. }, .. }) =
+            loser.and_then(|loser| self.get_mut(loser))
+        {
+            *descriptor = None;
+        }
+        loser
+    }
+
+    /// Forgets all who dialled us, and that anybody listens: the listening lanes are closed.
+    pub(crate) fn forget_accepted(&mut self) {
+        let accepted: Vec<u32> = self
+            .iter()
+            .filter(|(_, connection)| connection.route().is_some())
+            .map(|(index, _)| index)
+            .collect();
+        for index in accepted {
+            self.remove(index);
+        }
+        for (_, entry) in &mut self.lanes {
+            if matches!(entry.behind, Behind::Listener(_)) {
+                entry.behind = Behind::Closed { intent: None };
+            }
+        }
+    }
+
+    pub(crate) fn lane(&self, lane: u32) -> Option<&LaneEntry> {
+        self.lanes.get(lane as usize)
+    }
+
+    pub(crate) fn listener(&self, lane: u32) -> Option<&Listener> {
+        match &self.lane(lane)?.behind {
+            Behind::Listener(listener) => Some(listener),
+            Behind::Dialled { .. } | Behind::Closed { .. } => None,
+        }
+    }
+
+    fn listener_mut(&mut self, lane: u32) -> Option<&mut Listener> {
+        match &mut self.lanes.get_mut(lane as usize)?.behind {
+            Behind::Listener(listener) => Some(listener),
+            Behind::Dialled { .. } | Behind::Closed { .. } => None,
+        }
+    }
+
+    /// Verifies every index against the connections. It walks everything: for tests and debug builds.
+    pub(crate) fn verify(&self) {
+        for ((channel, rid), index) in &self.peers {
+            let connection = self.get(*index);
+            assert!(
+                connection.is_some_and(|connection| connection.channel == *channel
+                    && connection.peer.as_ref().is_some_and(|peer| peer.rid == *rid)),
+                "a name points to the connection of its peer"
+            );
+        }
+        for (lane, entry) in &self.lanes {
+            let Behind::Listener(listener) = &entry.behind else { continue };
+            for (route, index) in &listener.routes {
+                let connection = self.get(*index);
+                assert!(connection.is_some_and(|connection| connection.lane as usize == lane
+                    && connection.route() == Some(route.as_slice())));
+            }
+            for (number, index) in &listener.descriptors {
+                let side = self.get(*index).map(|connection| &connection.side);
+                assert!(matches!(side, Some(Side::Accepted { descriptor, .. }) if *descriptor == Some(*number)));
+            }
+        }
+        for (index, connection) in self.iter() {
+            assert_eq!(connection.id.index, index);
+            assert_eq!(connection.check.is_some(), connection.phase == Phase::Ready, "{connection:?}");
+            if let Some(route) = connection.route() {
+                assert_eq!(
+                    self.listener(connection.lane).and_then(|listener| listener.at_route(route)),
+                    Some(index)
+                );
+            }
+        }
+    }
+}
