@@ -1,0 +1,2 @@
+use super::world::World;
+use super::*;
