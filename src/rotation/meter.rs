@@ -1,9 +1,7 @@
 //! How often the clock is read while records are handled, and who pays for the time between two readings.
 //!
-//! A reading costs a fifth of a record, so fast records share one; slow ones each get their own, so that a slow
-//! consumer pays exactly. This room is given its readings and says when it wants one.
-
-use std::time::Duration;
+//! A reading costs a fifth of a record, so the records of fast peers share one; those of a slow peer each get their
+//! own, so that a slow consumer pays exactly. This room is given its readings and says when it wants one.
 
 use super::{Caps, PeerKey};
 use crate::clock::ClockTime;
@@ -12,13 +10,13 @@ use crate::clock::ClockTime;
 ///
 /// A rotation exceeds its turn's time by what is done between the last reading before the end and the first after it.
 /// That is at most this many steps, if a peer's records turn slow in the middle; one record where each of them takes
-/// more than a sixteenth of the time cap, because every lane and every hold begins with a reading of its own; and less
-/// than an eighth of the time cap where they are faster than that and alike. A peer exceeds its time cap by no more.
+/// more than a sixteenth of the time cap; and less than an eighth of the time cap where they are faster than that and
+/// alike. A peer exceeds its time cap by no more.
 pub(crate) const STRIDE_MAX: u8 = 16;
 
-/// The part of a cap that may pass unmetered. A stride of records that would take longer, and a record that is larger,
-/// bring the stride back to one.
-const UNMETERED: u32 = 16;
+/// The part of a cap that may pass unmetered. A peer whose stride would take longer is measured record by record, and
+/// a record that is larger is measured at once.
+const UNMETERED: u64 = 16;
 
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -28,10 +26,21 @@ pub(super) struct Meter {
     steps: u8,
     /// How many of these steps were records handled. Other steps are cheap, and tell nothing of what a record costs.
     handled: u8,
-    /// After how many records handled the clock is read.
+    /// After how many records handled the clock is read: the shortest stride of those who pay.
     stride: u8,
-    slow: Duration,
+    /// Nanoseconds that may pass unmetered.
+    slow: u64,
     large: u64,
+}
+
+/// What one reading says of each step since the one before.
+#[derive(Debug)]
+pub(super) struct Reading<'a> {
+    /// Nanoseconds.
+    pub(super) each: u64,
+    /// After how many records these peers want the next reading.
+    pub(super) stride: u8,
+    pub(super) payers: &'a [PeerKey],
 }
 
 impl Meter {
@@ -41,9 +50,9 @@ impl Meter {
             payers: [PeerKey::NOBODY; STRIDE_MAX as usize],
             steps: 0,
             handled: 0,
-            stride: 1,
-            slow: caps.time.min(caps.turn_time) / UNMETERED,
-            large: caps.bytes / u64::from(UNMETERED),
+            stride: STRIDE_MAX,
+            slow: caps.time.min(caps.turn_time).as_nanos() as u64 / UNMETERED,
+            large: caps.bytes / UNMETERED,
         }
     }
 
@@ -56,40 +65,42 @@ impl Meter {
     pub(super) fn begin(&mut self, now: ClockTime) {
         self.now = now.max(self.now);
         self.steps = 0;
-        self.turn_to_another();
-    }
-
-    /// What comes next may cost more than what came before: its first record is measured.
-    pub(super) fn turn_to_another(&mut self) {
-        self.stride = 1;
         self.handled = 0;
+        self.stride = STRIDE_MAX;
     }
 
-    /// Counts one step; true if the clock must now be read.
-    pub(super) fn step(&mut self, payer: PeerKey, bytes: u64, handled: bool) -> bool {
+    /// Counts a step that handled no record, which nobody pays; true if the clock must now be read.
+    pub(super) fn step(&mut self) -> bool {
+        self.add(PeerKey::NOBODY)
+    }
+
+    /// Counts a record handled for a peer with this stride; true if the clock must now be read.
+    pub(super) fn step_handled(&mut self, payer: PeerKey, bytes: u64, stride: u8) -> bool {
+        self.handled += 1;
+        self.stride = if bytes >= self.large { 1 } else { self.stride.min(stride) };
+        self.add(payer) || self.handled >= self.stride
+    }
+
+    fn add(&mut self, payer: PeerKey) -> bool {
         self.payers[usize::from(self.steps)] = payer;
         self.steps += 1;
-        self.handled += u8::from(handled);
-        if bytes >= self.large {
-            self.stride = 1;
-        }
-        self.handled >= self.stride || self.steps >= STRIDE_MAX
+        self.steps >= STRIDE_MAX
     }
 
-    /// Takes a reading. Returns who pays for what passed since the last one, and how much each: a slow record's peer
-    /// all of it, otherwise everyone alike.
-    pub(super) fn read(&mut self, now: ClockTime) -> (Duration, &[PeerKey]) {
-        let elapsed = now.since(self.now);
+    /// Takes a reading. What passed since the last one is paid by everyone alike, unless the last step was to be
+    /// measured by itself: before it there were only a few cheap ones.
+    pub(super) fn read(&mut self, now: ClockTime) -> Reading<'_> {
+        let elapsed = now.since(self.now).as_nanos() as u64;
         self.now = now.max(self.now);
         let steps = std::mem::take(&mut self.steps);
         let handled = std::mem::take(&mut self.handled);
-        let is_measured = handled == 1 && self.stride == 1;
-        if handled > 0 {
-            let is_slow = elapsed * u32::from(self.stride) > self.slow * u32::from(handled);
-            self.stride = if is_slow { 1 } else { (self.stride * 2).min(STRIDE_MAX) };
+        let stride = std::mem::replace(&mut self.stride, STRIDE_MAX);
+        let first = if stride == 1 { steps - 1 } else { 0 };
+        let whole_stride = elapsed.saturating_mul(stride.into()) / u64::from(handled.clamp(1, stride));
+        Reading {
+            each: elapsed / u64::from(steps - first).max(1),
+            stride: if whole_stride > self.slow { 1 } else { (stride * 2).min(STRIDE_MAX) },
+            payers: &self.payers[usize::from(first)..usize::from(steps)],
         }
-        let first = if is_measured { steps - 1 } else { 0 };
-        let payers = &self.payers[usize::from(first)..usize::from(steps)];
-        (elapsed / u32::from(steps - first).max(1), payers)
     }
 }

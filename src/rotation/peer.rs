@@ -1,7 +1,6 @@
 //! One peer's share of the running rotation, and its hold.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::ring::{Link, Linked};
 use super::{COUNT_CAP, Caps, Load};
@@ -21,14 +20,15 @@ pub(crate) enum Cap {
 #[derive(Debug)]
 pub(super) struct Share {
     rotation: u64,
-    time: Duration,
+    /// Nanoseconds.
+    time: u64,
     bytes: u64,
     records: u16,
     spent: Option<Cap>,
 }
 
 impl Share {
-    const UNTOUCHED: Self = Self { rotation: 0, time: Duration::ZERO, bytes: 0, records: 0, spent: None };
+    const UNTOUCHED: Self = Self { rotation: 0, time: 0, bytes: 0, records: 0, spent: None };
 
     /// Whether anything was charged to it in this rotation.
     pub(super) fn is_begun(&self, rotation: u64) -> bool {
@@ -59,7 +59,7 @@ impl Share {
             Some(Cap::Records)
         } else if self.bytes >= caps.bytes {
             Some(Cap::Bytes)
-        } else if self.time >= caps.time {
+        } else if u128::from(self.time) >= caps.time.as_nanos() {
             Some(Cap::Time)
         } else {
             None
@@ -71,8 +71,11 @@ impl Share {
 /// What a share is charged with.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cost {
-    Record { bytes: u64 },
-    Time(Duration),
+    Record {
+        bytes: u64,
+    },
+    /// Nanoseconds.
+    Time(u64),
 }
 
 /// Records set aside, in the order they were read.
@@ -146,6 +149,8 @@ pub(super) struct Peer<R> {
     pub(super) generation: u32,
     pub(super) owner: u32,
     pub(super) lane: u32,
+    /// After how many of its records the clock is read; one until it is known to be fast.
+    pub(super) stride: u8,
     /// Its place among the held peers of its lane; it has one exactly while it has a hold.
     pub(super) link: Link,
     pub(super) share: Share,
@@ -160,6 +165,7 @@ impl<R> Peer<R> {
             generation,
             owner,
             lane,
+            stride: 1,
             link: Link::OUT,
             share: Share::UNTOUCHED,
             hold: None,
@@ -169,11 +175,11 @@ impl<R> Peer<R> {
 }
 
 impl<R> Peer<R> {
-    /// Charges its share of `rotation`, and counts the cap that this reached.
-    pub(super) fn charge(&mut self, rotation: u64, caps: &Caps, cost: Cost) {
-        if let Some(cap) = self.share.charge(rotation, caps, cost) {
-            self.counters.capped(cap);
-        }
+    /// Charges its share of `rotation`; says, and counts, which cap that reached, if it is the first.
+    pub(super) fn charge(&mut self, rotation: u64, caps: &Caps, cost: Cost) -> Option<Cap> {
+        let cap = self.share.charge(rotation, caps, cost)?;
+        self.counters.capped(cap);
+        Some(cap)
     }
 
     pub(super) fn load(&self) -> Load {

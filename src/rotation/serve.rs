@@ -3,7 +3,7 @@
 use slab::Slab;
 
 use super::lane::{Kind, Stop};
-use super::peer::{Cost, Peer};
+use super::peer::{Cap, Cost, Peer};
 use super::{LaneKey, Load, PeerKey, Rotation};
 use crate::clock::ClockTime;
 
@@ -197,14 +197,20 @@ impl<R> Rotation<R> {
         let lane = &mut self.lanes[peer.lane as usize];
         lane.load.add(bytes);
         lane.full += u32::from(is_full && !was_full);
-        if lane.is_dedicated() {
-            // A paused lane is read into its hold, and nothing else bounds how much of it in one rotation.
-            peer.charge(self.rotation, &self.caps, Cost::Record { bytes });
-        }
         let index = peer.lane;
+        let spent = if lane.is_dedicated() {
+            // A paused lane is read into its hold, and nothing else bounds how much of it in one rotation.
+            peer.charge(self.rotation, &self.caps, Cost::Record { bytes })
+        } else {
+            None
+        };
         if !peer.link.is_in() {
             lane.held.push(&mut self.peers, key.index);
         }
+        if let Some(cap) = spent {
+            self.stop_dedicated(index, cap);
+        }
+        let lane = &self.lanes[index as usize];
         if lane.pause.is_some() {
             self.settle(index);
             if self.lanes[index as usize].is_pause_full() {
@@ -220,16 +226,11 @@ impl<R> Rotation<R> {
     /// clock is wanted; what passed since the last one is charged to those served in between.
     pub(crate) fn done(&mut self, now: impl FnOnce() -> ClockTime) {
         let wants_reading = match self.in_hand.take() {
-            None => self.meter.step(PeerKey::NOBODY, 0, false),
-            Some(InHand { peer, bytes, handled, .. }) => {
-                if handled {
-                    self.charge_record(peer, bytes);
-                }
-                self.meter.step(peer, bytes, handled)
-            }
+            Some(InHand { peer, bytes, handled: true, .. }) => self.charge_record(peer, bytes),
+            _ => self.meter.step(),
         };
-        self.stop_if_spent();
-        if wants_reading || self.is_service_over() {
+        // A lane ends with a reading, so that none pays for another.
+        if wants_reading || !self.is_serving() {
             self.charge_time(now());
         }
     }
@@ -246,37 +247,40 @@ impl<R> Rotation<R> {
         Report { end, ..self.report }
     }
 
-    fn charge_record(&mut self, key: PeerKey, bytes: u64) {
+    /// Charges a record handled; true if the clock must now be read.
+    fn charge_record(&mut self, key: PeerKey, bytes: u64) -> bool {
         self.report.records += 1;
         self.report.bytes += bytes;
-        if let Some(peer) = peer_mut(&mut self.peers, key) {
-            peer.counters.served += 1;
-            peer.charge(self.rotation, &self.caps, Cost::Record { bytes });
+        let Some(peer) = peer_mut(&mut self.peers, key) else { return self.meter.step() };
+        peer.counters.served += 1;
+        let (lane, stride) = (peer.lane, peer.stride);
+        if let Some(cap) = peer.charge(self.rotation, &self.caps, Cost::Record { bytes }) {
+            self.stop_dedicated(lane, cap);
         }
+        self.meter.step_handled(key, bytes, stride)
     }
 
     fn charge_time(&mut self, now: ClockTime) {
-        let (each, payers) = self.meter.read(now);
-        for &payer in payers {
-            if let Some(peer) = peer_mut(&mut self.peers, payer) {
-                peer.charge(self.rotation, &self.caps, Cost::Time(each));
+        let reading = self.meter.read(now);
+        let mut spent = None;
+        for run in reading.payers.chunk_by(|one, next| one == next) {
+            let Some(peer) = peer_mut(&mut self.peers, run[0]) else { continue };
+            peer.stride = reading.stride;
+            let time = reading.each * run.len() as u64;
+            if let Some(cap) = peer.charge(self.rotation, &self.caps, Cost::Time(time)) {
+                spent = Some((peer.lane, cap));
             }
         }
-        self.stop_if_spent();
+        if let Some((lane, cap)) = spent {
+            self.stop_dedicated(lane, cap);
+        }
         if self.meter.now() >= self.turn_end {
             self.stop(Stop::TurnTime);
         }
     }
 
-    /// Whether someone else is served next, who must not pay for what was done so far.
-    fn is_service_over(&self) -> bool {
-        let Some(serving) = &self.serving else { return true };
-        let lane = &self.lanes[serving.lane as usize];
-        if serving.reading || lane.stop.is_some() {
-            return lane.stop.is_some();
-        }
-        let peer = lane.held.head().filter(|_| lane.held.head() == serving.held_peer);
-        peer.is_none_or(|peer| self.peers[peer as usize].share.spent(self.rotation).is_some())
+    fn is_serving(&self) -> bool {
+        self.serving.as_ref().is_some_and(|serving| self.lanes[serving.lane as usize].stop.is_none())
     }
 
     /// Stops the lane being served; the first reason stands.
@@ -286,13 +290,11 @@ impl<R> Rotation<R> {
         }
     }
 
-    /// Stops a dedicated lane whose peer has had its share.
-    fn stop_if_spent(&mut self) {
-        let Some(serving) = &self.serving else { return };
-        if let Kind::Dedicated(peer) = self.lanes[serving.lane as usize].kind {
-            if let Some(cap) = self.peers[peer as usize].share.spent(self.rotation) {
-                self.stop(Stop::Capped(cap));
-            }
+    /// Stops a dedicated lane whose peer has had its share, if it is the one being served.
+    fn stop_dedicated(&mut self, lane: u32, cap: Cap) {
+        let is_served = self.serving.as_ref().is_some_and(|serving| serving.lane == lane);
+        if is_served && self.lanes[lane as usize].is_dedicated() {
+            self.stop(Stop::Capped(cap));
         }
     }
 
@@ -335,9 +337,7 @@ impl<R> Rotation<R> {
             serving.cut_short = true;
             return None;
         }
-        if serving.held_peer.replace(head) != Some(head) {
-            self.meter.turn_to_another();
-        }
+        if serving.held_peer.replace(head) != Some(head) {}
         Some(head)
     }
 
@@ -369,7 +369,6 @@ impl<R> Rotation<R> {
     fn begin_reading(&mut self) {
         let Some(serving) = &mut self.serving else { return };
         serving.reading = true;
-        self.meter.turn_to_another();
         let lane = &mut self.lanes[serving.lane as usize];
         let stop = if !lane.readable {
             Stop::Empty
