@@ -10,12 +10,14 @@
 #![allow(dead_code)]
 
 mod clock;
+mod io;
 mod liveness;
 mod name;
 mod rotation;
 mod wire;
 
 pub use clock::WATCH_STEP;
+pub use io::{IoError, Parts, PartsIter};
 pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
     NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
