@@ -222,7 +222,7 @@ pub(super) fn check_path(endpoint: &BindEndpoint) -> Result<(), IoError> {
 
 /// Makes a call whose errno is the system's. The binding panics on one it has no name for (a read-only file system, a
 /// full file table), which must not bring down the host.
-fn named<T>(call: impl FnOnce() -> zmq::Result<T>) -> Result<T, IoError> {
+pub(super) fn named<T>(call: impl FnOnce() -> zmq::Result<T>) -> Result<T, IoError> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => Ok(result?),
         Err(_) => Err(IoError::Unnamed),

@@ -39,7 +39,7 @@ pub(crate) use self::error::SendError;
 pub(crate) use self::inbound::Inbound;
 pub use self::inbound::{Parts, PartsIter};
 pub(crate) use self::lane::{Dial, Linger, Listen};
-pub(crate) use self::monitor::{Failure, LaneEvent};
+pub(crate) use self::monitor::LaneEvent;
 
 /// How many wake-ups one look at the poller brings; there is another look as long as one was full.
 const EVENTS_PER_LOOK: usize = 256;
@@ -282,7 +282,10 @@ impl Io {
             return Err(error);
         }
         self.contexts.take(lane.context);
-        Ok(self.lanes.insert(lane))
+        let index = self.lanes.insert(lane);
+        // A pipe wakes its reader only once that has found it empty.
+        self.hear(index);
+        Ok(index)
     }
 
     /// Makes an opened lane the caller's, or closes it unseen if its first step failed.
@@ -324,9 +327,13 @@ impl Io {
     fn hear(&mut self, index: usize) {
         while let Some(lane) = self.lanes.get(index) {
             let Some(event) = monitor::read(&lane.reader, lane.dialled) else { return };
+            let id = LaneId { index: index as u32, generation: lane.generation };
             if lane.known {
-                let id = LaneId { index: index as u32, generation: lane.generation };
                 self.heard.push_back((id, event));
+            }
+            if event == LaneEvent::Connected {
+                // A send takes in what is pending only now and then; the peer's routing id must not wait for that.
+                self.refresh(id);
             }
             if event == LaneEvent::Stopped {
                 let lane = self.lanes.remove(index);

@@ -14,8 +14,16 @@ pub(crate) enum LaneEvent {
         /// Its file descriptor; the system gives the number to another as soon as this one is closed.
         descriptor: i32,
     },
-    /// An attempt to connect came to nothing. A dialled lane is of no more use; a listening one goes on.
-    Failed(Failure),
+    /// Nobody answers at the endpoint that was dialled. The lane is of no more use.
+    Unreachable,
+    /// What answers, or knocked, does not complete ZeroMQ's handshake. A dialled lane is of no more use; a listening one
+    /// goes on. `Disconnected` follows.
+    HandshakeFailed,
+    /// The system refused to accept a connection. The listening lane goes on.
+    AcceptFailed {
+        /// The system's number for why.
+        errno: i32,
+    },
     /// A connection that once stood is gone. Records that arrived before may still be readable.
     Disconnected {
         /// The file descriptor it had.
@@ -23,20 +31,6 @@ pub(crate) enum LaneEvent {
     },
     /// The closed lane's connections are physically gone and its id is free: the endpoint may be dialled again.
     Stopped,
-}
-
-/// What an attempt to connect failed at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// Nobody answers at the endpoint that was dialled.
-    Unreachable,
-    /// What answers, or knocked, does not complete ZeroMQ's handshake. `Disconnected` follows.
-    Handshake,
-    /// The system refused to accept a connection, with this errno.
-    Accept {
-        /// The system's number for it.
-        errno: i32,
-    },
 }
 
 const CLOSED: u16 = SocketEvent::CLOSED as u16;
@@ -75,10 +69,10 @@ fn translate(kind: u16, value: i32, dialled: bool) -> Option<LaneEvent> {
     match kind {
         SUCCEEDED if dialled => Some(LaneEvent::Connected),
         // A listener says this only of itself, when it goes.
-        CLOSED if dialled => Some(LaneEvent::Failed(Failure::Unreachable)),
+        CLOSED if dialled => Some(LaneEvent::Unreachable),
         ACCEPTED => Some(LaneEvent::Accepted { descriptor: value }),
-        ACCEPT_FAILED => Some(LaneEvent::Failed(Failure::Accept { errno: value })),
-        NO_DETAIL | PROTOCOL | AUTH => Some(LaneEvent::Failed(Failure::Handshake)),
+        ACCEPT_FAILED => Some(LaneEvent::AcceptFailed { errno: value }),
+        NO_DETAIL | PROTOCOL | AUTH => Some(LaneEvent::HandshakeFailed),
         DISCONNECTED => Some(LaneEvent::Disconnected { descriptor: value }),
         STOPPED => Some(LaneEvent::Stopped),
         _ => None,
