@@ -17,6 +17,8 @@ const ORDERLY: Duration = Duration::from_millis(200);
 /// How long one attempt to connect may take, and how long an accepted connection may take to speak ZeroMQ. libzmq's
 /// timers may follow the wall clock, so these only clear away what nobody waits for any more.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How many connections may wait to be accepted: all the peers of a restarted process come back at once.
+const BACKLOG: i32 = 1024;
 /// Idle time, probe interval and probe count of TCP keep-alive: they reclaim the descriptor of a half-open connection
 /// where libzmq was built to honour them, and decide nothing.
 const KEEP_ALIVE: (Duration, Duration, i32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
@@ -103,6 +105,7 @@ impl Plan {
         socket.set_reconnect_ivl(i32::MAX)?;
         socket.set_connect_timeout(PATIENCE.as_millis() as i32)?;
         socket.set_handshake_ivl(PATIENCE.as_millis() as i32)?;
+        socket.set_backlog(BACKLOG)?;
         let (idle, interval, tries) = KEEP_ALIVE;
         socket.set_tcp_keepalive(1)?;
         socket.set_tcp_keepalive_idle(idle.as_secs() as i32)?;
