@@ -140,4 +140,3 @@ const _: fn() = || {
     fn is_send<T: Send>() {}
     is_send::<Engine>();
 };
-

@@ -10,9 +10,9 @@ use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Pee
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::name::{ChannelName, Endpoint, Weight};
+use crate::topology::selection::{Fitness, Selection};
 use crate::topology::table::IntentPhase;
 use crate::topology::{ChannelEnd, Core, News, Unanswered, life};
-use crate::topology::selection::{Fitness, Selection};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
 /// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
@@ -159,11 +159,13 @@ impl<'a> Outbox<'a> {
         let index = self.pick(channel, parts)?;
         let deadline = self.core.clock_now().plus(timeout);
         let request = self.core.requests.begin(index, deadline).map_err(|_| SendError::TooManyRequests)?;
-        let sent = Correlation::new(request.correlation()).map_or(Err(SendError::TooManyRequests), |correlation| {
-            self.core.head.clear();
-            Record::ChannelRequest { correlation, channel: Name::from(channel) }.emit(&mut self.core.head);
-            self.transmit(index, parts)
-        });
+        let sent =
+            Correlation::new(request.correlation()).map_or(Err(SendError::TooManyRequests), |correlation| {
+                self.core.head.clear();
+                Record::ChannelRequest { correlation, channel: Name::from(channel) }
+                    .emit(&mut self.core.head);
+                self.transmit(index, parts)
+            });
         match sent {
             Ok(()) => Ok(request),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::clock::{ClockTime, WatchTime};
+use crate::clock::ClockTime;
 use crate::liveness::{CheckKey, Silence};
 use crate::name::{ChannelName, Endpoint, Generation, Rid};
 use crate::rotation::PeerKey;
@@ -183,7 +183,6 @@ pub(crate) struct Connection {
     pub(crate) severed: bool,
     /// In a rotation that read its lane out, one of its records came.
     pub(crate) still_speaks: bool,
-    pub(crate) began: WatchTime,
     /// For diagnostics only: it extends no deadline (000 §2).
     pub(crate) last_received: Option<ClockTime>,
     pub(crate) rejected: Option<ClockTime>,

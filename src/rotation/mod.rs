@@ -86,7 +86,8 @@ pub(crate) struct PeerKey {
 }
 
 impl PeerKey {
-    const NOBODY: Self = Self { index: NONE, generation: 0 };
+    /// Names no peer, for a record that comes from none.
+    pub(crate) const NOBODY: Self = Self { index: NONE, generation: 0 };
 }
 
 /// The ready set, the accounts of the running rotation, and every record held. See the [module](self).

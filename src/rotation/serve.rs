@@ -2,7 +2,7 @@
 
 use slab::Slab;
 
-use super::lane::{Kind, Stop};
+use super::lane::Stop;
 use super::peer::{Cap, Cost, Peer};
 use super::{LaneKey, Load, PeerKey, Rotation};
 use crate::clock::ClockTime;

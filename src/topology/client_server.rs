@@ -7,8 +7,8 @@ use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::name::Rid;
 use crate::wire::{
-    Admission, AdmissionChange, Allowed, Correlation, DecodeError, ErrorKind, HostState, Lane, Outcome, Record,
-    RejectReason, RevisionOrder, Sender, Topology,
+    Admission, AdmissionChange, Allowed, Correlation, DecodeError, ErrorKind, HostState, Lane, Outcome,
+    Record, RejectReason, RevisionOrder, Sender, Topology,
 };
 
 /// What a record asks of the turn.
@@ -101,7 +101,9 @@ fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Step {
             life::make_ready(core, index);
             established(core, index, record)
         }
-        Record::Update(admission) if admission.state() == HostState::Stopped => updated(core, index, &admission),
+        Record::Update(admission) if admission.state() == HostState::Stopped => {
+            updated(core, index, &admission)
+        }
         Record::Reject(_) => established(core, index, record),
         _ => violated(core, index, RejectReason::NotAdmitted),
     }
@@ -157,9 +159,9 @@ fn judge_hello(core: &Core, index: u32, hello: &Admission<'_>) -> Result<Option<
     let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
     let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
     let earlier = core.table.get(existing).map(|existing| Admission::parse(&existing.admission));
-    if let Some(Ok(earlier)) = earlier.filter(|earlier| {
-        earlier.as_ref().is_ok_and(|earlier| earlier.generation() == hello.generation())
-    }) {
+    if let Some(Ok(earlier)) = earlier
+        .filter(|earlier| earlier.as_ref().is_ok_and(|earlier| earlier.generation() == hello.generation()))
+    {
         match hello.revision_order(&earlier) {
             RevisionOrder::Older => return Err(RejectReason::DescriptorRevisionStale),
             RevisionOrder::Conflicting => return Err(RejectReason::InvalidDescriptor),

@@ -88,7 +88,6 @@ fn add(
         successor: None,
         severed: false,
         still_speaks: false,
-        began: core.watch.moment().watched,
         last_received: None,
         rejected: None,
     });

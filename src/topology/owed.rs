@@ -3,9 +3,9 @@
 
 use super::Core;
 use super::life;
-use crate::liveness::CheckKey;
 use crate::io::SendError;
 use crate::link::connection::{Connection, Phase, Side};
+use crate::liveness::CheckKey;
 use crate::wire::{Announce, Lane, ProbeId, Record};
 
 /// One thing that waits for a slot.

@@ -257,5 +257,6 @@ fn body(
         security: node.security.clone(),
         endpoint,
     };
-    AdmissionBody::new(identity, state, channels, Vec::new()).expect("one membership always fits an admission")
+    AdmissionBody::new(identity, state, channels, Vec::new())
+        .expect("one membership always fits an admission")
 }

@@ -250,7 +250,9 @@ impl Table {
             }
             for (number, index) in &listener.descriptors {
                 let side = self.get(*index).map(|connection| &connection.side);
-                assert!(matches!(side, Some(Side::Accepted { descriptor, .. }) if *descriptor == Some(*number)));
+                assert!(
+                    matches!(side, Some(Side::Accepted { descriptor, .. }) if *descriptor == Some(*number))
+                );
             }
         }
         for (index, connection) in self.iter() {

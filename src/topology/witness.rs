@@ -12,7 +12,8 @@ pub(crate) fn hear(core: &mut Core) {
         match event {
             // The lane's slot is free from now on; nothing else is known by this id.
             LaneEvent::Stopped => {
-                let lane = core.table.lanes.iter().find(|(_, entry)| entry.id == id).map(|(lane, _)| lane as u32);
+                let lane =
+                    core.table.lanes.iter().find(|(_, entry)| entry.id == id).map(|(lane, _)| lane as u32);
                 lane.into_iter().for_each(|lane| life::stopped(core, lane));
             }
             event => {
@@ -47,9 +48,6 @@ fn listening(core: &mut Core, lane: u32, event: LaneEvent) {
             }
         }
         LaneEvent::AcceptFailed { errno } => log::warn!("a connection could not be accepted: errno {errno}"),
-        LaneEvent::Connected
-        | LaneEvent::Unreachable
-        | LaneEvent::HandshakeFailed
-        | LaneEvent::Stopped => {}
+        LaneEvent::Connected | LaneEvent::Unreachable | LaneEvent::HandshakeFailed | LaneEvent::Stopped => {}
     }
 }

@@ -54,7 +54,8 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
 
 /// Takes one record that was read: it is handled now, or set aside until its peer's next share.
 fn offer<H: Host>(core: &mut Core, from: Option<u32>, inbound: &mut Inbound, host: &mut H) {
-    let share = from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
+    let share =
+        from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
     match (core.rotation.offer(share, inbound.bytes() as u64), from) {
         (Offer::Deliver, Some(index)) => handle(core, index, inbound, host),
         (Offer::Hold, _) => drop(core.rotation.hold(std::mem::take(inbound))),

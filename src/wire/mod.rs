@@ -16,15 +16,19 @@ mod refusal;
 mod tests;
 mod values;
 
-// The rooms that use these names come after this one; the line below goes when they have come.
+pub use self::{
+    outcome::ErrorKind,
+    refusal::{RejectReason, UnknownReason},
+    values::HostState,
+};
+// The beacon and the mesh's commands are named by the topologies that come after ClientServer.
 #[allow(unused_imports)]
 pub(crate) use self::{
     admission::{Admission, AdmissionChange, Channels, Extensions, RevisionOrder, UpdateFault},
     beacon::{BEACON_PAYLOAD, FanoutRecord, RESERVED_TOPIC, classify},
     body::{AdmissionBody, AdmissionBodyError, Announce, Identity, Service},
     bytes::{DecodeError, Fault, HEAD_BYTES_MAX},
-    outcome::{ErrorKind, Outcome},
+    outcome::Outcome,
     record::{Allowed, PARTS_MAX, Record},
-    refusal::{RejectReason, UnknownReason},
-    values::{Command, Correlation, HostState, Lane, Name, Pair, ProbeId, Revision, Role, Sender, Topology},
+    values::{Command, Correlation, Lane, Name, Pair, ProbeId, Revision, Role, Sender, Topology},
 };

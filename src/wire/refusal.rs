@@ -7,7 +7,7 @@ use super::values::Command;
 
 /// Why a hello was refused or a connection is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum RejectReason {
+pub enum RejectReason {
     /// Another major version.
     ProtocolVersionUnsupported,
     /// A topology, lane or role that does not fit the listener, or another mesh.
@@ -42,7 +42,7 @@ pub(crate) enum RejectReason {
 
 /// A reject reason's number that has no name here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct UnknownReason(u32);
+pub struct UnknownReason(u32);
 
 /// The reasons with their names, in the order of their numbers, which begin at 1.
 const NAMED: [(RejectReason, &str); 14] = [
@@ -70,7 +70,7 @@ impl RejectReason {
     }
 
     /// The number on the wire.
-    pub(crate) fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         match self {
             Self::Unknown(UnknownReason(number)) => number,
             named => 1 + NAMED.iter().take_while(|(reason, _)| *reason != named).count() as u32,
@@ -78,12 +78,12 @@ impl RejectReason {
     }
 
     /// The reason's name as WIRE.md spells it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         NAMED.iter().find(|(reason, _)| *reason == self).map_or("unknown", |&(_, name)| name)
     }
 
     /// Whether dialling again could ever help. Only `NotRequired` ends an intent (000 §3).
-    pub(crate) fn may_be_retried(self) -> bool {
+    pub fn may_be_retried(self) -> bool {
         self != Self::NotRequired
     }
 

@@ -81,12 +81,18 @@ numbered! {
 
 numbered! {
     /// How far a node is in its life, as it tells its peers.
-    pub(crate) HostState {
+    pub HostState {
+        /// It does not serve yet.
         Preparing = 0,
+        /// It serves.
         Serving = 1,
+        /// It moves its stateful work elsewhere and takes no new one.
         Relocating = 2,
+        /// It takes no new work.
         Draining = 3,
+        /// It has stopped.
         Stopped = 4,
+        /// It failed.
         Error = 5,
     }
 }
@@ -137,6 +143,11 @@ non_zero! {
 non_zero! {
     /// What ties the two lanes of one RouteMesh attempt together; drawn by the dialler.
     Pair:
+}
+
+impl Pair {
+    /// What stands where no pair was drawn yet.
+    pub(crate) const FIRST: Self = Self(NonZeroU64::MIN);
 }
 
 impl Revision {
