@@ -17,6 +17,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    #[cfg(test)]
     /// Where in the slab: dense, and used again.
     pub(crate) const fn index(self) -> u32 {
         self.index
@@ -77,6 +78,7 @@ impl<T> Slots<T> {
         self.get(key).is_some()
     }
 
+    #[cfg(test)]
     /// The key of whatever is at `index` now.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         self.slab.get(index as usize).map(|(generation, _)| Key { generation: *generation, index })
@@ -86,10 +88,12 @@ impl<T> Slots<T> {
         self.slab.len()
     }
 
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
+    #[cfg(test)]
     /// All there is, by index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slab

@@ -8,6 +8,7 @@ pub(crate) const RETRY_FLOOR: Duration = Duration::from_millis(100);
 /// The base of every wait once the doubling has come this far: 5 s.
 pub(crate) const RETRY_CEILING: Duration = Duration::from_secs(5);
 /// Every wait is shorter than this: the highest base and its whole window, 12.5 s.
+#[cfg(test)]
 pub(crate) const RETRY_WAIT_MAX: Duration = RETRY_CEILING.saturating_add(window(RETRY_CEILING));
 
 const _: () = {

@@ -300,14 +300,12 @@ fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
 /// The head is no record at all.
 fn malformed(core: &mut Core, index: u32, head: &[u8], error: &DecodeError) -> Step {
     log::debug!("a malformed record: {error}");
-    match RejectReason::for_malformed(head, error) {
-        Some(reason) => violated(core, index, reason),
-        None => {
-            core.counters.protocol_errors += 1;
-            life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
-            Step::Done
-        }
+    if let Some(reason) = RejectReason::for_malformed(head, error) {
+        return violated(core, index, reason);
     }
+    core.counters.protocol_errors += 1;
+    life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
+    Step::Done
 }
 
 /// The peer broke the protocol: an accepted connection is told so and fenced, a dialled one is closed.

@@ -268,9 +268,10 @@ pub(crate) fn sweep(core: &mut Core) {
             core.news.push_back(News::Lost { peer, reason });
         }
         let_go(core, index, how);
-        let held = successor.and_then(|successor| core.table.find(successor));
-        if held.is_some_and(|held| held.phase == Phase::Held) {
-            successor.into_iter().for_each(|successor| core.owe_greeting(successor.index));
+        if let Some(held) = successor.and_then(|successor| core.table.find(successor)) {
+            if held.phase == Phase::Held {
+                core.owe_greeting(held.id.index);
+            }
         }
     }
 }

@@ -58,6 +58,7 @@ impl Members {
     }
 
     /// Takes a member out; false if it was not in.
+    #[cfg(test)]
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         self.find(number).map(|at| self.members.remove(at)).is_ok()
     }

@@ -12,9 +12,9 @@ pub(crate) fn hear(core: &mut Core) {
         match event {
             // The lane's slot is free from now on; nothing else is known by this id.
             LaneEvent::Stopped => {
-                let lane =
-                    core.table.lanes.iter().find(|(_, entry)| entry.id == id).map(|(lane, _)| lane as u32);
-                lane.into_iter().for_each(|lane| life::stopped(core, lane));
+                if let Some((lane, _)) = core.table.lanes.iter().find(|(_, entry)| entry.id == id) {
+                    life::stopped(core, lane as u32);
+                }
             }
             event => {
                 let Some(lane) = core.io.owner(id) else { continue };

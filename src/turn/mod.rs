@@ -97,6 +97,9 @@ pub(crate) fn run<H: Host>(core: &mut Core, buffers: &mut Buffers, now: ClockTim
 
     life::sweep(core);
     tell(core, host);
+    if cfg!(debug_assertions) {
+        core.table.verify();
+    }
     report(core, received)
 }
 

@@ -11,8 +11,9 @@ use crate::wire::Outcome;
 /// Runs the turn's rotation and says what it did.
 pub(super) fn run<H: Host>(core: &mut Core, inbound: &mut Inbound, host: &mut H) -> rotation::Report {
     while let Some(lane) = core.io.next_readable() {
-        let key = core.io.owner(lane).and_then(|owner| core.table.lane(owner)).map(|entry| entry.key);
-        key.into_iter().for_each(|key| core.rotation.mark(key));
+        if let Some(entry) = core.io.owner(lane).and_then(|owner| core.table.lane(owner)) {
+            core.rotation.mark(entry.key);
+        }
     }
     if !core.rotation.work_left() {
         life::finish_reading_out(core);
