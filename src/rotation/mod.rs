@@ -100,8 +100,8 @@ pub(crate) struct Rotation<R> {
     /// The last generation given to a lane or a peer.
     generation: u32,
     ready: Ring,
-    /// The running rotation; it tells its own accounts from older ones, which need no clearing.
-    rotation: u64,
+    /// Which rotation is running; it tells its own accounts from older ones, which need no clearing.
+    number: u64,
     turn_end: ClockTime,
     meter: Meter,
     serving: Option<Serving>,
@@ -120,7 +120,7 @@ impl<R> Rotation<R> {
             peers: Slab::new(),
             generation: 0,
             ready: Ring::EMPTY,
-            rotation: 0,
+            number: 0,
             turn_end: ClockTime::START,
             meter: Meter::new(&caps),
             serving: None,
@@ -217,16 +217,15 @@ impl<R> Rotation<R> {
     /// What the running rotation can say about a lane. A lane that is not ready had nothing to read; whether it was
     /// polled, and what a pause means, is the caller's to know. A lane that is gone was not looked at.
     pub(crate) fn looked(&self, lane: LaneKey) -> Looked {
-        self.lane(lane).map_or(Looked::No, |lane| lane.looked(self.rotation))
+        self.lane(lane).map_or(Looked::No, |lane| lane.looked(self.number))
     }
 
     /// The same for one peer: its own records that wait in its hold come first, whatever its lane saw.
     pub(crate) fn looked_at_peer(&self, peer: PeerKey) -> Looked {
         match self.peer(peer) {
-            None => Looked::No,
-            Some(peer) if peer.hold.is_none() => self.lanes[peer.lane as usize].looked(self.rotation),
-            Some(peer) if peer.share.is_begun(self.rotation) => Looked::Unread,
-            Some(_) => Looked::No,
+            Some(peer) if peer.hold.is_none() => self.lanes[peer.lane as usize].looked(self.number),
+            Some(peer) if peer.share.is_begun(self.number) => Looked::Unread,
+            _ => Looked::No,
         }
     }
 

@@ -45,25 +45,25 @@ impl Share {
         if self.rotation != rotation {
             *self = Self { rotation, ..Self::UNTOUCHED };
         }
-        match cost {
+        let reached = match cost {
             Cost::Record { bytes } => {
                 self.records += 1;
                 self.bytes = self.bytes.saturating_add(bytes);
+                if self.records >= COUNT_CAP {
+                    Some(Cap::Records)
+                } else {
+                    (self.bytes >= caps.bytes).then_some(Cap::Bytes)
+                }
             }
-            Cost::Time(time) => self.time = self.time.saturating_add(time),
-        }
+            Cost::Time(time) => {
+                self.time = self.time.saturating_add(time);
+                (u128::from(self.time) >= caps.time.as_nanos()).then_some(Cap::Time)
+            }
+        };
         if self.spent.is_some() {
             return None;
         }
-        self.spent = if self.records >= COUNT_CAP {
-            Some(Cap::Records)
-        } else if self.bytes >= caps.bytes {
-            Some(Cap::Bytes)
-        } else if u128::from(self.time) >= caps.time.as_nanos() {
-            Some(Cap::Time)
-        } else {
-            None
-        };
+        self.spent = reached;
         self.spent
     }
 }

@@ -306,12 +306,13 @@ proptest! {
             let waiting: Vec<_> = quiet.iter().map(|&peer| world.unread(peer) + world.holding(peer).records as usize).collect();
             // A hold that had to take a 65th record has one record less to read in the next rotation, and so have the
             // peers that join behind it there.
-            let crossed = flooders.iter().any(|&peer| world.holding(peer).records > 64);
+            let crossed = flooders.iter().chain(&quiet).any(|&peer| world.holding(peer).records > 64);
             let slow: Vec<_> = quiet.iter().map(|&peer| world.counters(peer).capped_by_time).collect();
             let turn = world.turn();
             prop_assert_eq!(turn.len(), 1);
-            // The flooder whose full hold ends the reading may have had less than the others.
-            let least = flooders.iter().map(|&flooder| turn[0].count(flooder)).min().unwrap_or(0);
+            // A full hold ends the reading; its peer may have had less than another flooder.
+            let full = flooders.iter().chain(&quiet).filter(|&&peer| world.holding(peer).records >= 64);
+            let least = full.map(|&peer| turn[0].count(peer)).min().unwrap_or(usize::MAX);
             for ((&peer, &waiting), &slow) in quiet.iter().zip(&waiting).zip(&slow) {
                 let due = if cost == 100 { waiting.min(64) } else { waiting.min(least) };
                 let due = due - usize::from(crossed && due > 0);

@@ -99,7 +99,7 @@ pub(super) struct InHand {
 impl<R> Rotation<R> {
     /// Begins the turn's one rotation, and the turn's time for receiving.
     pub(crate) fn begin(&mut self, now: ClockTime) {
-        self.rotation += 1;
+        self.number += 1;
         self.meter.begin(now);
         self.turn_end = self.meter.now().plus(self.caps.turn_time);
         self.serving = None;
@@ -113,12 +113,12 @@ impl<R> Rotation<R> {
         self.serving = None;
         let index = self.ready.head()?;
         let now = self.meter.now();
-        if self.lanes[index as usize].served == self.rotation || now >= self.turn_end {
+        if self.lanes[index as usize].served == self.number || now >= self.turn_end {
             return None;
         }
         self.ready.start_after(&mut self.lanes, index);
         let lane = &mut self.lanes[index as usize];
-        lane.served = self.rotation;
+        lane.served = self.number;
         lane.stop = None;
         let time = self.turn_end.since(now);
         // Rounded up, so that at least one held record is served.
@@ -171,7 +171,7 @@ impl<R> Rotation<R> {
             self.in_hand = Some(InHand { peer: PeerKey::NOBODY, bytes, handled: false, before: key.index });
             return Offer::Gone;
         };
-        let deliver = peer.hold.is_none() && peer.share.spent(self.rotation).is_none();
+        let deliver = peer.hold.is_none() && peer.share.spent(self.number).is_none();
         let lane = &mut self.lanes[serving.lane as usize];
         let before = std::mem::replace(&mut lane.last_read, key.index);
         if serving.last_reader == Some(key.index) {
@@ -200,7 +200,7 @@ impl<R> Rotation<R> {
         let index = peer.lane;
         let spent = if lane.is_dedicated() {
             // A paused lane is read into its hold, and nothing else bounds how much of it in one rotation.
-            peer.charge(self.rotation, &self.caps, Cost::Record { bytes })
+            peer.charge(self.number, &self.caps, Cost::Record { bytes })
         } else {
             None
         };
@@ -254,7 +254,7 @@ impl<R> Rotation<R> {
         let Some(peer) = peer_mut(&mut self.peers, key) else { return self.meter.step() };
         peer.counters.served += 1;
         let (lane, stride) = (peer.lane, peer.stride);
-        if let Some(cap) = peer.charge(self.rotation, &self.caps, Cost::Record { bytes }) {
+        if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Record { bytes }) {
             self.stop_dedicated(lane, cap);
         }
         self.meter.step_handled(key, bytes, stride)
@@ -267,7 +267,7 @@ impl<R> Rotation<R> {
             let Some(peer) = peer_mut(&mut self.peers, run[0]) else { continue };
             peer.stride = reading.stride;
             let time = reading.each * run.len() as u64;
-            if let Some(cap) = peer.charge(self.rotation, &self.caps, Cost::Time(time)) {
+            if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Time(time)) {
                 spent = Some((peer.lane, cap));
             }
         }
@@ -323,7 +323,7 @@ impl<R> Rotation<R> {
         }
         let is_over = self.meter.now() >= serving.holds_end;
         let is_spent =
-            |peers: &Slab<Peer<R>>, index: u32| peers[index as usize].share.spent(self.rotation).is_some();
+            |peers: &Slab<Peer<R>>, index: u32| peers[index as usize].share.spent(self.number).is_some();
         let head = lane.held.head()?;
         if serving.held_peer == Some(head) && (is_over || is_spent(&self.peers, head)) {
             lane.held.start_after(&mut self.peers, head);
@@ -337,7 +337,7 @@ impl<R> Rotation<R> {
             serving.cut_short = true;
             return None;
         }
-        if serving.held_peer.replace(head) != Some(head) {}
+        serving.held_peer = Some(head);
         Some(head)
     }
 
@@ -350,19 +350,19 @@ impl<R> Rotation<R> {
         let (record, bytes) = hold.pop()?;
         let is_full = self.hold_limits.reached(hold.load());
         let is_empty = hold.load().records == 0;
-        let held =
+        let served =
             Held { peer: PeerKey { index, generation: peer.generation }, owner: peer.owner, bytes, record };
         lane.load.take(Load { records: 1, bytes });
         lane.full -= u32::from(was_full && !is_full);
         if is_empty {
             let emptied = peer.hold.take();
             lane.held.remove(&mut self.peers, index);
-            if let Some(hold) = emptied {
-                self.recycle(hold);
+            if let Some(storage) = emptied {
+                self.recycle(storage);
             }
             self.settle(lane_index);
         }
-        Some(held)
+        Some(served)
     }
 
     /// The holds had their time: the lane is read now, unless something says no.

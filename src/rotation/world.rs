@@ -29,13 +29,11 @@ pub(super) struct FairQueue {
 
 impl FairQueue {
     fn push(&mut self, record: Record) {
-        let at = match self.pipes.iter().position(|(peer, _)| *peer == record.peer) {
-            Some(at) => at,
-            None => {
-                self.pipes.push((record.peer, VecDeque::new()));
-                self.pipes.len() - 1
-            }
-        };
+        let known = self.pipes.iter().position(|(peer, _)| *peer == record.peer);
+        let at = known.unwrap_or(self.pipes.len());
+        if known.is_none() {
+            self.pipes.push((record.peer, VecDeque::new()));
+        }
         self.pipes[at].1.push_back(record);
         if at >= self.active {
             self.pipes.swap(at, self.active);
