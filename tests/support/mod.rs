@@ -1,11 +1,12 @@
 //! What the tests with real sockets share: engines on loopback, driven in virtual time, with every wait bounded.
 #![allow(dead_code, reason = "no test file uses all of it")]
+#![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
 use std::time::{Duration, Instant};
 
 use wakeful::{
-    ChannelName, Client, Config, Endpoint, Engine, Event, Generation, Host, Inbox, Outbox, Owned, Report,
-    Rid, Server,
+    ChannelName, Client, Config, Endpoint, Engine, Event, Generation, Host, Outbox, Owned, Report, Rid,
+    Server,
 };
 
 pub const CHANNEL: &str = "orders";
