@@ -52,7 +52,8 @@ pub(crate) struct LaneId {
     generation: u32,
 }
 
-/// How many whole records each connection of a lane may queue. ZeroMQ gives credit back in batches of half of it.
+/// How many whole records each connection of a lane may queue. ZeroMQ gives credit back in batches of half of it,
+/// and reads zero as no bound at all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Towards the peer, in records.
@@ -198,7 +199,8 @@ impl Io {
         }
     }
 
-    /// Sends one record, whole or not at all; `to` is the routing id that a ROUTER needs.
+    /// Sends one record, whole or not at all; `to` is the routing id that a ROUTER needs. `Ok` says that ZeroMQ took it:
+    /// a route can look open for a moment after its `Disconnected`, and what is sent then is lost with it.
     pub(crate) fn send(
         &mut self,
         lane: LaneId,
@@ -379,8 +381,7 @@ impl AsRawFd for Io {
 /// Sends the frames of one record: all of them, or none if the first is refused.
 fn send_whole<'a>(socket: &zmq::Socket, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), SendError> {
     let mut frames = frames.peekable();
-    let mut begun = false;
-    let mut sent = Ok(());
+    let (mut begun, mut sent) = (false, Ok(()));
     while let Some(frame) = frames.next() {
         let more = if frames.peek().is_some() { zmq::SNDMORE } else { 0 };
         match retry(|| socket.send(frame, zmq::DONTWAIT | more)) {

@@ -53,7 +53,9 @@ fn a_lost_peer_is_told_on_both_sides_and_what_it_sent_stays_readable() {
     let mut record = Inbound::default();
     let left = iter::repeat_with(|| io.receive(router, &mut record)).take_while(|&read| read).count();
     assert_eq!(left, 99);
-    assert_eq!(io.send(router, Some(&peer), b"too late", &[]), Err(SendError::NoRoute));
+    wait(io, "the route to vanish", |io| {
+        (io.send(router, Some(&peer), b"too late", &[]) == Err(SendError::NoRoute)).then_some(())
+    });
 
     let (router, dealer, peer) = pair(io);
     for _ in 0..100 {
