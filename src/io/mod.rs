@@ -147,31 +147,28 @@ impl Io {
 
     /// The next lane found to have input. It is the caller's until [`Io::receive`] finds it empty.
     pub(crate) fn next_readable(&mut self) -> Option<LaneId> {
-        while let Some(index) = self.listed.pop_front() {
-            let Some(lane) = self.lanes.get_mut(index) else { continue };
-            if lane.input != Input::Listed {
-                continue;
-            }
-            if lane.has_input() {
-                lane.input = Input::Unread;
-                return Some(LaneId { index: index as u32, generation: lane.generation });
-            }
-            lane.input = Input::Quiet;
+        if !self.settle() {
+            return None;
         }
-        None
+        let index = self.listed.pop_front()?;
+        let lane = self.lanes.get_mut(index)?;
+        lane.input = Input::Unread;
+        Some(LaneId { index: index as u32, generation: lane.generation })
     }
 
-    /// Whether a lane that is not the caller's has input. Costs nothing where nothing was touched.
+    /// Whether a lane that is not the caller's has input; the first such lane then heads the list. Costs nothing where
+    /// nothing woke or was touched.
     pub(crate) fn settle(&mut self) -> bool {
-        let lanes = &mut self.lanes;
-        self.listed.retain(|&index| {
-            let Some(lane) = lanes.get_mut(index) else { return false };
-            if lane.input == Input::Listed && !lane.has_input() {
+        while let Some(&index) = self.listed.front() {
+            if let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.input == Input::Listed) {
+                if lane.has_input() {
+                    return true;
+                }
                 lane.input = Input::Quiet;
             }
-            lane.input == Input::Listed
-        });
-        !self.listed.is_empty()
+            self.listed.pop_front();
+        }
+        false
     }
 
     /// Makes the descriptor readable.
@@ -241,6 +238,7 @@ impl Io {
         let Some(Lane { socket, input, .. }) = self.lane_mut(lane) else { return };
         let Some(socket) = socket.take() else { return };
         *input = Input::Quiet;
+        // The socket goes at the end of this; its monitor bears witness when its connections have gone too.
         self.forget(&socket);
         if let Err(error) = socket.set_linger(linger.millis()) {
             log::warn!("a lane closes without its linger: {error}");
@@ -315,7 +313,7 @@ impl Io {
         }
     }
 
-    /// A wake-up came. One for a lane that is gone means nothing.
+    /// A wake-up came. One for a lane that is gone means nothing, and the waker's stands for no lane.
     fn woken(&mut self, Token(token): Token) {
         let (index, is_monitor) = (token >> 1, token & 1 == 1);
         if is_monitor {

@@ -2,6 +2,7 @@
 
 mod edge;
 mod ends;
+mod libzmq;
 mod opening;
 mod records;
 
