@@ -109,6 +109,7 @@ impl Io {
     }
 
     /// Opens a lane that listens, and says where: the port or path that stood open in `endpoint` is filled in.
+    /// The file of an `ipc://` path stays behind when the lane is closed, and gives way to the next listener there.
     pub(crate) fn listen(
         &mut self,
         kind: Listen,
@@ -135,8 +136,12 @@ impl Io {
                 Err(error) => break Err(error.into()),
                 Ok(()) => {}
             }
-            wakeups.iter().for_each(|wakeup| self.woken(wakeup.token()));
-            if wakeups.iter().count() < EVENTS_PER_LOOK {
+            let mut woke = 0;
+            for wakeup in &wakeups {
+                self.woken(wakeup.token());
+                woke += 1;
+            }
+            if woke < EVENTS_PER_LOOK {
                 break Ok(());
             }
             timeout = Some(Duration::ZERO);

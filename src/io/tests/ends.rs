@@ -8,7 +8,7 @@ use super::*;
 fn a_dial_to_a_closed_port_fails() {
     let io = &mut io();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for endpoint in [format!("tcp://{free}"), "ipc:///tmp/wakeful-io-nobody".into()] {
+    for endpoint in [format!("tcp://{free}"), Path::new("nobody").endpoint()] {
         let lane = io.dial(Dial::Dealer, &text(&endpoint), 0, 0).unwrap();
         assert_eq!(event_of(io, lane), LaneEvent::Unreachable);
         io.close(lane, Linger::None);
