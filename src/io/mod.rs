@@ -62,7 +62,7 @@ pub(crate) struct Limits {
     pub(crate) receive_hwm: u16,
 }
 
-/// All the sockets of one engine.
+/// All the sockets of one engine. Dropping it ends its contexts, and waits for the 200 ms that an orderly close gave.
 pub(crate) struct Io {
     poller: mio::Poll,
     wakeups: mio::Events,

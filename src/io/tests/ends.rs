@@ -185,3 +185,18 @@ fn dropping_it_amid_traffic_does_not_hang() {
     drop(one);
     assert!(clock.now().since(start) < Duration::from_secs(5));
 }
+
+#[test]
+fn what_was_sent_before_an_orderly_close_arrives_though_everything_is_dropped_at_once() {
+    let one = &mut io();
+    let (router, endpoint) = listen(one, b'A');
+    for _ in 0..20 {
+        let mut other = io();
+        let dealer = other.dial(Dial::Dealer, &endpoint, 0, 0).unwrap();
+        assert_eq!(event_of(&mut other, dealer), LaneEvent::Connected);
+        other.send(dealer, None, b"stopped", &[]).unwrap();
+        other.close(dealer, Linger::Orderly);
+        drop(other);
+        assert_eq!(record_of(one, router).head(), b"stopped");
+    }
+}
