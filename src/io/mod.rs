@@ -53,7 +53,8 @@ pub(crate) struct LaneId {
     generation: u32,
 }
 
-/// How many whole records each connection of a lane may queue. ZeroMQ gives credit back in batches of half of it.
+/// How many whole records each connection of a lane may queue. ZeroMQ gives credit back in batches of half of it,
+/// and reads zero as no bound at all.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Towards the peer, in records.
@@ -62,7 +63,7 @@ pub(crate) struct Limits {
     pub(crate) receive_hwm: u16,
 }
 
-/// All the sockets of one engine.
+/// All the sockets of one engine. Dropping it ends its contexts, and waits for the 200 ms that an orderly close gave.
 pub(crate) struct Io {
     poller: mio::Poll,
     wakeups: mio::Events,
@@ -109,6 +110,7 @@ impl Io {
     }
 
     /// Opens a lane that listens, and says where: the port or path that stood open in `endpoint` is filled in.
+    /// The file of an `ipc://` path stays behind when the lane is closed, and gives way to the next listener there.
     pub(crate) fn listen(
         &mut self,
         kind: Listen,
@@ -135,8 +137,12 @@ impl Io {
                 Err(error) => break Err(error.into()),
                 Ok(()) => {}
             }
-            wakeups.iter().for_each(|wakeup| self.woken(wakeup.token()));
-            if wakeups.iter().count() < EVENTS_PER_LOOK {
+            let mut woke = 0;
+            for wakeup in &wakeups {
+                self.woken(wakeup.token());
+                woke += 1;
+            }
+            if woke < EVENTS_PER_LOOK {
                 break Ok(());
             }
             timeout = Some(Duration::ZERO);
@@ -147,31 +153,28 @@ impl Io {
 
     /// The next lane found to have input. It is the caller's until [`Io::receive`] finds it empty.
     pub(crate) fn next_readable(&mut self) -> Option<LaneId> {
-        while let Some(index) = self.listed.pop_front() {
-            let Some(lane) = self.lanes.get_mut(index) else { continue };
-            if lane.input != Input::Listed {
-                continue;
-            }
-            if lane.has_input() {
-                lane.input = Input::Unread;
-                return Some(LaneId { index: index as u32, generation: lane.generation });
-            }
-            lane.input = Input::Quiet;
+        if !self.settle() {
+            return None;
         }
-        None
+        let index = self.listed.pop_front()?;
+        let lane = self.lanes.get_mut(index)?;
+        lane.input = Input::Unread;
+        Some(LaneId { index: index as u32, generation: lane.generation })
     }
 
-    /// Whether a lane that is not the caller's has input. Costs nothing where nothing was touched.
+    /// Whether a lane that is not the caller's has input; the first such lane then heads the list. Costs nothing where
+    /// nothing woke or was touched.
     pub(crate) fn settle(&mut self) -> bool {
-        let lanes = &mut self.lanes;
-        self.listed.retain(|&index| {
-            let Some(lane) = lanes.get_mut(index) else { return false };
-            if lane.input == Input::Listed && !lane.has_input() {
+        while let Some(&index) = self.listed.front() {
+            if let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.input == Input::Listed) {
+                if lane.has_input() {
+                    return true;
+                }
                 lane.input = Input::Quiet;
             }
-            lane.input == Input::Listed
-        });
-        !self.listed.is_empty()
+            self.listed.pop_front();
+        }
+        false
     }
 
     /// Makes the descriptor readable.
@@ -199,7 +202,8 @@ impl Io {
         }
     }
 
-    /// Sends one record, whole or not at all; `to` is the routing id that a ROUTER needs.
+    /// Sends one record, whole or not at all; `to` is the routing id that a ROUTER needs. `Ok` says that ZeroMQ took it:
+    /// a route can look open for a moment after its `Disconnected`, and what is sent then is lost with it.
     pub(crate) fn send(
         &mut self,
         lane: LaneId,
@@ -240,6 +244,7 @@ impl Io {
         let Some(Lane { socket, input, .. }) = self.lane_mut(lane) else { return };
         let Some(socket) = socket.take() else { return };
         *input = Input::Quiet;
+        // The socket goes at the end of this; its monitor bears witness when its connections have gone too.
         self.forget(&socket);
         if let Err(error) = socket.set_linger(linger.millis()) {
             log::warn!("a lane closes without its linger: {error}");
@@ -314,7 +319,7 @@ impl Io {
         }
     }
 
-    /// A wake-up came. One for a lane that is gone means nothing.
+    /// A wake-up came. One for a lane that is gone means nothing, and the waker's stands for no lane.
     fn woken(&mut self, Token(token): Token) {
         let (index, is_monitor) = (token >> 1, token & 1 == 1);
         if is_monitor {
@@ -386,8 +391,7 @@ impl AsRawFd for Io {
 /// Sends the frames of one record: all of them, or none if the first is refused.
 fn send_whole<'a>(socket: &zmq::Socket, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), SendError> {
     let mut frames = frames.peekable();
-    let mut begun = false;
-    let mut sent = Ok(());
+    let (mut begun, mut sent) = (false, Ok(()));
     while let Some(frame) = frames.next() {
         let more = if frames.peek().is_some() { zmq::SNDMORE } else { 0 };
         match retry(|| socket.send(frame, zmq::DONTWAIT | more)) {

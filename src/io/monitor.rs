@@ -24,7 +24,7 @@ pub(crate) enum LaneEvent {
         /// The system's number for why.
         errno: i32,
     },
-    /// A connection that once stood is gone. Records that arrived before may still be readable.
+    /// A connection that once stood is gone. Records that arrived before may still be, or just become, readable.
     Disconnected {
         /// The file descriptor it had.
         descriptor: i32,

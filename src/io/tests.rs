@@ -2,6 +2,7 @@
 
 mod edge;
 mod ends;
+mod libzmq;
 mod opening;
 mod records;
 
@@ -76,4 +77,23 @@ fn pair(io: &mut Io) -> (LaneId, LaneId, Vec<u8>) {
 fn endpoint_of(io: &Io, lane: LaneId) -> BindEndpoint {
     let socket = io.lane(lane).unwrap().socket.as_ref().unwrap();
     text(&socket.get_last_endpoint().unwrap().unwrap())
+}
+
+/// A path for one test, cleared away with it: libzmq leaves the file of a socket that was bound by name.
+struct Path(String);
+
+impl Path {
+    fn new(name: &str) -> Self {
+        Self(format!("{}/wakeful-{}-{name}", std::env::temp_dir().display(), std::process::id()))
+    }
+
+    fn endpoint(&self) -> String {
+        format!("ipc://{}", self.0)
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }

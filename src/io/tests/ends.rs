@@ -8,7 +8,7 @@ use super::*;
 fn a_dial_to_a_closed_port_fails() {
     let io = &mut io();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for endpoint in [format!("tcp://{free}"), "ipc:///tmp/wakeful-io-nobody".into()] {
+    for endpoint in [format!("tcp://{free}"), Path::new("nobody").endpoint()] {
         let lane = io.dial(Dial::Dealer, &text(&endpoint), 0, 0).unwrap();
         assert_eq!(event_of(io, lane), LaneEvent::Unreachable);
         io.close(lane, Linger::None);
@@ -53,7 +53,9 @@ fn a_lost_peer_is_told_on_both_sides_and_what_it_sent_stays_readable() {
     let mut record = Inbound::default();
     let left = iter::repeat_with(|| io.receive(router, &mut record)).take_while(|&read| read).count();
     assert_eq!(left, 99);
-    assert_eq!(io.send(router, Some(&peer), b"too late", &[]), Err(SendError::NoRoute));
+    wait(io, "the route to vanish", |io| {
+        (io.send(router, Some(&peer), b"too late", &[]) == Err(SendError::NoRoute)).then_some(())
+    });
 
     let (router, dealer, peer) = pair(io);
     for _ in 0..100 {
@@ -182,4 +184,19 @@ fn dropping_it_amid_traffic_does_not_hang() {
     drop(other);
     drop(one);
     assert!(clock.now().since(start) < Duration::from_secs(5));
+}
+
+#[test]
+fn what_was_sent_before_an_orderly_close_arrives_though_everything_is_dropped_at_once() {
+    let one = &mut io();
+    let (router, endpoint) = listen(one, b'A');
+    for _ in 0..20 {
+        let mut other = io();
+        let dealer = other.dial(Dial::Dealer, &endpoint, 0, 0).unwrap();
+        assert_eq!(event_of(&mut other, dealer), LaneEvent::Connected);
+        other.send(dealer, None, b"stopped", &[]).unwrap();
+        other.close(dealer, Linger::Orderly);
+        drop(other);
+        assert_eq!(record_of(one, router).head(), b"stopped");
+    }
 }

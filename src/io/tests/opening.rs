@@ -47,8 +47,8 @@ fn four_hundred_lanes_find_their_contexts() {
 #[test]
 fn an_open_port_or_path_is_filled_in_and_can_be_dialled() {
     let io = &mut io();
-    let named = format!("ipc:///tmp/wakeful-io-{}", std::process::id());
-    for open in ["tcp://127.0.0.1:0", "ipc://*", &named, "ipc://@wakeful-io"] {
+    let path = Path::new("named");
+    for open in ["tcp://127.0.0.1:0", "ipc://*", &path.endpoint(), "ipc://@wakeful-io"] {
         let (router, bound) = io.listen(Listen::Router { identity: b'A' }, &text(open), 0, 0).unwrap();
         let dealer = io.dial(Dial::Dealer, &Endpoint::try_from(&bound).unwrap(), 0, 0).unwrap();
         assert_eq!(event_of(io, dealer), LaneEvent::Connected, "{open}");
@@ -64,37 +64,35 @@ fn an_address_in_use_is_a_typed_error_and_leaves_nothing() {
     let io = &mut io();
     let kind = Listen::Router { identity: b'A' };
     let (tcp, bound) = io.listen(kind, &text("tcp://127.0.0.1:0"), 0, 0).unwrap();
-    let path = format!("/tmp/wakeful-io-used-{}", std::process::id());
-    let (ipc, _) = io.listen(kind, &text(&format!("ipc://{path}")), 0, 0).unwrap();
-    let file = format!("{path}-file");
-    std::fs::write(&file, b"precious").unwrap();
+    let (used, file) = (Path::new("used"), Path::new("file"));
+    let (ipc, _) = io.listen(kind, &text(&used.endpoint()), 0, 0).unwrap();
+    std::fs::write(&file.0, b"precious").unwrap();
     for (endpoint, error) in [
         (bound.as_str(), IoError::AddressInUse),
-        (&format!("ipc://{path}"), IoError::AddressInUse),
-        (&format!("ipc://{file}"), IoError::AddressInUse),
-        (&format!("ipc://{file}/below"), IoError::NoSuchPath),
+        (&used.endpoint(), IoError::AddressInUse),
+        (&file.endpoint(), IoError::AddressInUse),
+        (&format!("{}/below", file.endpoint()), IoError::NoSuchPath),
         ("ipc:///no/such/directory", IoError::NoSuchPath),
         ("tcp://192.0.2.1:0", IoError::AddressUnavailable),
     ] {
         assert_eq!(io.listen(kind, &text(endpoint), 0, 0), Err(error), "{endpoint}");
     }
-    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
-    std::fs::remove_file(&file).unwrap();
+    assert_eq!(std::fs::read(&file.0).unwrap(), b"precious");
 
     wait(io, "what failed to be cleared away", |io| (io.lanes() == 2).then_some(()));
     while let Some((lane, _)) = io.next_event() {
         assert!(lane == tcp || lane == ipc, "a lane that never was has no events");
     }
-    let dealer = io.dial(Dial::Dealer, &text(&format!("ipc://{path}")), 0, 0).unwrap();
+    let dealer = io.dial(Dial::Dealer, &text(&used.endpoint()), 0, 0).unwrap();
     assert_eq!(event_of(io, dealer), LaneEvent::Connected, "the listener was not harmed by the question");
 }
 
 #[test]
 fn a_path_left_behind_by_a_dead_process_is_taken_over() {
     let io = &mut io();
-    let path = format!("/tmp/wakeful-io-left-{}", std::process::id());
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    io.listen(Listen::Pub, &text(&format!("ipc://{path}")), 0, 0).unwrap();
+    let path = Path::new("left");
+    drop(std::os::unix::net::UnixListener::bind(&path.0).unwrap());
+    io.listen(Listen::Pub, &text(&path.endpoint()), 0, 0).unwrap();
 }
 
 #[test]

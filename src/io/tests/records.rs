@@ -41,7 +41,7 @@ fn a_router_addresses_a_bound_router_by_its_identity() {
     let io = &mut io();
     let (bound, endpoint) = listen(io, b'C');
     let dialled = io.dial(Dial::Router, &endpoint, 0, 0).unwrap();
-    assert_eq!(io.send(dialled, Some(b"C"), b"early", &[]), Err(SendError::NoRoute));
+    assert_eq!(io.send(dialled, Some(b"A"), b"another", &[]), Err(SendError::NoRoute));
     assert_eq!(event_of(io, dialled), LaneEvent::Connected);
     io.send(dialled, Some(b"C"), b"hello", &[]).unwrap();
     let hello = record_of(io, bound);
