@@ -300,7 +300,8 @@ impl<R> Rotation<R> {
 
     /// A hold that is full ends the reading, but not before everyone else behind the lane had one more chance: the
     /// socket takes them in turn, so that round is over with the peer that was read before the full one, or at the
-    /// latest when the full one comes again. Without it, who joins behind a flooder would get one record less than it.
+    /// latest when the full one comes again, which is then one record over. Without it, who joins behind a flooder
+    /// would always get one record less than it; with it, only where the socket leaves its order within that round.
     fn hold_is_full(&mut self, index: u32, was_full: bool, before: u32) {
         let Some(serving) = &mut self.serving else { return };
         if !serving.cut_short {

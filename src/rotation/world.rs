@@ -124,7 +124,6 @@ pub(super) enum Deed {
 
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) caps: Caps,
     pub(super) rotation: Rotation<Record>,
     pub(super) lanes: Vec<SimLane>,
     pub(super) peers: Vec<SimPeer>,
@@ -135,7 +134,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(caps: Caps) -> Self {
         let rotation = Rotation::new(caps);
-        Self { caps, rotation, lanes: Vec::new(), peers: Vec::new(), clock: 0, readings: 0 }
+        Self { rotation, lanes: Vec::new(), peers: Vec::new(), clock: 0, readings: 0 }
     }
 
     pub(super) fn dedicated(&mut self) -> usize {
