@@ -6,14 +6,7 @@ use zmq::Error::EAGAIN;
 use zmq::SocketEvent::{ACCEPTED, CLOSED, CONNECTED, DISCONNECTED, HANDSHAKE_SUCCEEDED};
 use zmq::{Context, POLLOUT, SocketType};
 
-use crate::kit::{Watched, acquaint, await_record, bind, never, send, socket, until};
-
-/// A listener that never says a word, and a closed one's endpoint.
-fn mute_listener() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
-    (listener, endpoint)
-}
+use crate::kit::{Watched, acquaint, await_record, bind, closed_port, never, send, socket, until};
 
 /// A DEALER with ZMQ_IMMEDIATE, which attaches a pipe only to a connection that stands.
 fn immediate(context: &Context) -> Watched {
@@ -26,8 +19,7 @@ fn immediate(context: &Context) -> Watched {
 #[test]
 fn a_dealer_at_a_closed_port_takes_records_into_nothing() {
     let context = Context::new();
-    let (listener, endpoint) = mute_listener();
-    drop(listener);
+    let (_kept, endpoint) = closed_port();
     let dealer = Watched::dial(&context, SocketType::DEALER, &endpoint);
     assert_eq!(send(&dealer, &[b"before"]), Ok(()));
     dealer.await_event(CLOSED);
@@ -39,8 +31,7 @@ fn a_dealer_at_a_closed_port_takes_records_into_nothing() {
 #[test]
 fn with_immediate_a_dealer_without_a_peer_says_eagain() {
     let context = Context::new();
-    let (listener, endpoint) = mute_listener();
-    drop(listener);
+    let (_kept, endpoint) = closed_port();
     let dealer = immediate(&context);
     dealer.connect(&endpoint).unwrap();
     assert_eq!(send(&dealer, &[b"before"]), Err(EAGAIN));
@@ -53,9 +44,9 @@ fn with_immediate_a_dealer_without_a_peer_says_eagain() {
 #[test]
 fn with_immediate_a_dealer_takes_records_only_after_the_handshake() {
     let context = Context::new();
-    let (_listener, endpoint) = mute_listener();
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let dealer = immediate(&context);
-    dealer.connect(&endpoint).unwrap();
+    dealer.connect(&format!("tcp://{}", mute.local_addr().unwrap())).unwrap();
     dealer.await_event(CONNECTED);
     assert!(never(|| send(&dealer, &[b"record"]).ok()), "connected is not enough");
 

@@ -1,13 +1,14 @@
-//! What the pins share: bounded waiting, sockets with sane defaults, a socket with its monitor.
-//!
-//! It pins nothing itself.
+//! What the pins share: bounded waiting, sockets as the engine makes them, a socket with its monitor, a look at a
+//! descriptor. It pins nothing itself.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 use zmq::{Context, DONTWAIT, Message, SNDMORE, Socket, SocketEvent, SocketType};
 
 /// How long a test waits for what must happen. Only a loaded machine ever comes near it.
@@ -60,6 +61,14 @@ pub(crate) fn bind(socket: &Socket) -> String {
 /// The address of a tcp endpoint, for a raw connection to it.
 pub(crate) fn address(endpoint: &str) -> SocketAddr {
     endpoint.strip_prefix("tcp://").unwrap().parse().unwrap()
+}
+
+/// An endpoint where nobody listens, and the open connection whose near end keeps the port from everybody else.
+pub(crate) fn closed_port() -> ((TcpListener, TcpStream), String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let endpoint = format!("tcp://{}", stream.local_addr().unwrap());
+    ((listener, stream), endpoint)
 }
 
 /// Sends one record or says why not; never blocks.
@@ -238,6 +247,36 @@ pub(crate) fn await_event(monitor: &Socket, event: SocketEvent) -> Vec<Seen> {
         story.push(until(&format!("{event:?} after {story:?}"), || read_event(monitor)));
     }
     story
+}
+
+/// An edge-triggered look at one socket's descriptor.
+pub(crate) struct Look {
+    poll: Poll,
+    events: Events,
+}
+
+impl Look {
+    pub(crate) fn at(socket: &Socket) -> Self {
+        let poll = Poll::new().unwrap();
+        let descriptor = socket.get_fd().unwrap();
+        poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).unwrap();
+        Self { poll, events: Events::with_capacity(8) }
+    }
+
+    /// Whether the descriptor reports something within `bound`.
+    pub(crate) fn fires(&mut self, bound: Duration) -> bool {
+        self.poll.poll(&mut self.events, Some(bound)).unwrap();
+        !self.events.is_empty()
+    }
+
+    /// Polls until a poll as long as [`SILENCE`] reports nothing; a level would go on reporting.
+    pub(crate) fn falls_silent(&mut self) {
+        let mut fired = 0;
+        while self.fires(SILENCE) {
+            fired += 1;
+            assert!(fired < 1000, "the descriptor is not edge-triggered");
+        }
+    }
 }
 
 /// A directory for `ipc://` endpoints, gone when dropped.

@@ -1,6 +1,6 @@
 //! What a monitor tells, in which order, and what it costs not to listen.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use zmq::SocketEvent::{
     ACCEPTED, CLOSED, CONNECT_DELAYED, CONNECT_RETRIED, CONNECTED, DISCONNECTED, HANDSHAKE_SUCCEEDED,
@@ -9,15 +9,9 @@ use zmq::SocketEvent::{
 use zmq::{Context, Socket, SocketType};
 
 use crate::kit::{
-    Nook, SILENCE, Watched, acquaint, address, await_event, await_record, bind, never, recv, send, socket,
-    until, watch,
+    Nook, SILENCE, Watched, acquaint, address, await_event, await_record, bind, closed_port, never, recv,
+    send, socket, until, watch,
 };
-
-/// A loopback endpoint where nobody listens.
-fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("tcp://{}", listener.local_addr().unwrap())
-}
 
 // Leans on it: the phases of a dial.
 #[test]
@@ -67,7 +61,8 @@ fn a_listener_tells_listening_accepted_handshake_succeeded_disconnected() {
 #[test]
 fn a_closed_port_tells_delayed_then_closed() {
     let context = Context::new();
-    let dealer = Watched::dial(&context, SocketType::DEALER, &closed_port());
+    let (_kept, endpoint) = closed_port();
+    let dealer = Watched::dial(&context, SocketType::DEALER, &endpoint);
     assert_eq!(dealer.story(CLOSED), [CONNECT_DELAYED, CLOSED]);
     // What may still come is the announcement of a retry some 24 days away.
     assert!(never(|| dealer.seen().filter(|seen| seen.event != CONNECT_RETRIED)));

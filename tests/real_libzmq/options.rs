@@ -21,6 +21,18 @@ fn the_vendored_build_has_ipc_and_no_curve() {
     assert_eq!(zmq::has("curve"), Some(false));
 }
 
+// Leans on it: what the engine does not set. The handshake interval has a pin in `strangers`.
+#[test]
+fn unless_set_there_are_no_heartbeats_no_size_limit_and_marks_of_1000() {
+    let context = Context::new();
+    assert_eq!(context.get_io_threads(), Ok(1));
+    let plain = context.socket(SocketType::ROUTER).unwrap();
+    assert_eq!(plain.get_heartbeat_ivl(), Ok(0));
+    assert_eq!(plain.get_maxmsgsize(), Ok(-1));
+    assert_eq!((plain.get_sndhwm(), plain.get_rcvhwm()), (Ok(1000), Ok(1000)));
+    assert_eq!(plain.is_router_mandatory(), Err(zmq::Error::EINVAL));
+}
+
 /// The name under which the test below runs itself again, alone in a process with descriptors enough.
 const ALONE: &str = "REAL_LIBZMQ_ALONE";
 

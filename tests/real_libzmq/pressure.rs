@@ -3,8 +3,9 @@
 use zmq::Error::EAGAIN;
 use zmq::{Context, POLLOUT, Socket, SocketEvent, SocketType};
 
-use crate::kit::{PATIENCE, Watched, acquaint, await_record, bind, fill_the_way, never, send, socket, until};
-use crate::wakeups::Look;
+use crate::kit::{
+    Look, PATIENCE, Watched, acquaint, await_record, bind, fill_the_way, never, send, socket, until,
+};
 
 /// The mark on both sides.
 const MARK: i32 = 100;

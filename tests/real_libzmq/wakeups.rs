@@ -2,41 +2,9 @@
 
 use std::time::Duration;
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
 use zmq::{Context, POLLIN, Socket, SocketType};
 
-use crate::kit::{PATIENCE, SILENCE, acquaint, await_record, bind, recv, send, socket, until};
-
-/// An edge-triggered look at one socket's descriptor.
-pub(crate) struct Look {
-    poll: Poll,
-    events: Events,
-}
-
-impl Look {
-    pub(crate) fn at(socket: &Socket) -> Self {
-        let poll = Poll::new().unwrap();
-        let descriptor = socket.get_fd().unwrap();
-        poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).unwrap();
-        Self { poll, events: Events::with_capacity(8) }
-    }
-
-    /// Whether the descriptor reports something within `bound`.
-    pub(crate) fn fires(&mut self, bound: Duration) -> bool {
-        self.poll.poll(&mut self.events, Some(bound)).unwrap();
-        !self.events.is_empty()
-    }
-
-    /// Polls until a poll as long as [`SILENCE`] reports nothing; a level would go on reporting.
-    pub(crate) fn falls_silent(&mut self) {
-        let mut fired = 0;
-        while self.fires(SILENCE) {
-            fired += 1;
-            assert!(fired < 1000, "the descriptor is not edge-triggered");
-        }
-    }
-}
+use crate::kit::{Look, PATIENCE, SILENCE, acquaint, await_record, bind, recv, send, socket, until};
 
 /// A ROUTER and a DEALER that have met; the ROUTER has been read until it said EAGAIN.
 fn pair(context: &Context) -> (Socket, Socket, Vec<u8>) {
