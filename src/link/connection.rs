@@ -181,8 +181,8 @@ pub(crate) struct Connection {
     pub(crate) successor: Option<ConnectionId>,
     /// The transport is known to be gone.
     pub(crate) severed: bool,
-    /// In a rotation that read its lane out, one of its records came.
-    pub(crate) still_speaks: bool,
+    /// Since when rounds of its lane bring none of its records, by the true clock, while it is read out.
+    pub(crate) quiet_since: Option<ClockTime>,
     /// For diagnostics only: it extends no deadline (000 §2).
     pub(crate) last_received: Option<ClockTime>,
     pub(crate) rejected: Option<ClockTime>,

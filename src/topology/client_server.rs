@@ -29,7 +29,7 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
     let now = core.watch.moment().now;
     let Some(connection) = core.table.get_mut(index) else { return Step::Done };
     connection.last_received = Some(now);
-    connection.still_speaks = true;
+    connection.quiet_since = None;
     let phase = connection.phase;
     let descriptor = if phase == Phase::New { inbound.descriptor() } else { None };
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;

@@ -19,6 +19,8 @@ use crate::wire::{Admission, HostState, Pair, Record, RejectReason};
 
 /// How long a redial waits for the last lane to be physically closed, in watched time.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection that is read out must bring nothing, by the true clock.
+pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// A fenced connection is told so at most this often, in clock time.
 const REJECT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -87,7 +89,7 @@ fn add(
         owed: Owed::default(),
         successor: None,
         severed: false,
-        still_speaks: false,
+        quiet_since: None,
         last_received: None,
         rejected: None,
     });
@@ -172,7 +174,6 @@ pub(crate) fn sever(core: &mut Core, index: u32) {
     match connection.phase {
         Phase::Admitted | Phase::Ready => {
             connection.phase = Phase::ReadingOut(LostReason::Transport);
-            connection.still_speaks = true;
             core.reading_out.push(index);
             withdraw(core, index);
         }
@@ -234,15 +235,23 @@ fn withdraw(core: &mut Core, index: u32) {
     }
 }
 
-/// A connection that is read out is over when a whole round of its lane brought none of its records.
+/// A connection that is read out is over when whole rounds of its lane brought none of its records for a moment. One
+/// round is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable.
 pub(crate) fn finish_reading_out(core: &mut Core) {
+    if core.reading_out.is_empty() {
+        return;
+    }
+    let now = core.clock.now();
     let mut reading_out = std::mem::take(&mut core.reading_out);
     reading_out.retain(|&index| {
         let Some(connection) = core.table.get_mut(index) else { return false };
         let Phase::ReadingOut(reason) = connection.phase else { return false };
         let share = connection.share;
-        let spoke = std::mem::take(&mut connection.still_speaks);
-        if spoke || core.rotation.looked_at_peer(share) == Looked::No {
+        if core.rotation.looked_at_peer(share) == Looked::No {
+            return true;
+        }
+        let quiet_since = *connection.quiet_since.get_or_insert(now);
+        if now.since(quiet_since) < READ_OUT_PAUSE {
             return true;
         }
         end(core, index, End::Lost(reason));

@@ -87,6 +87,11 @@ impl Core {
         // The list is taken while it is walked; paying ends connections at most, and lists none.
         let mut owing = std::mem::take(&mut self.owing);
         owing.retain(|&index| {
+            // A send looks for the credit that has come back only now and then; asking for the events always does.
+            if let Some(lane) = self.table.get(index).and_then(|connection| self.table.lane(connection.lane))
+            {
+                self.io.refresh(lane.id);
+            }
             self.pay(index);
             let owes = self.table.get(index).is_some_and(|connection| self.debt(connection).is_some());
             if let Some(connection) = self.table.get_mut(index) {

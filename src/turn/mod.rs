@@ -11,7 +11,8 @@ use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::Inbound;
 use crate::liveness::{Verdict, Why};
 use crate::rotation;
-use crate::topology::{Core, News, life, witness};
+use crate::topology::life::{self, READ_OUT_PAUSE};
+use crate::topology::{Core, News, witness};
 
 /// What a turn did, what stopped it, and when the next one is wanted (DESIGN §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub enum DueReason {
     Look,
     /// A deadline or a handshake runs, and one turn vouches for no more than [`WATCH_STEP`].
     Watch,
+    /// A connection that has ended is read out.
+    ReadOut,
     /// A request runs out of time.
     TimeOut,
     /// An attempt to connect is due.
@@ -167,6 +170,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
         core.is_pressed().then_some((moment.now, DueReason::WorkLeft)),
         liveness,
         handshake.map(|at| (at, DueReason::Watch)),
+        (!core.reading_out.is_empty()).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),
         core.requests.earliest().map(|at| (at, DueReason::TimeOut)),
         core.agenda.retry_at().map(|at| (at, DueReason::Retry)),
     ]
