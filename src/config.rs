@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::rotation::{self, Caps};
+use crate::rotation::{self, Caps, HoldLimits};
 
 /// The settings of one engine, checked whole when it is made.
 ///
@@ -32,6 +32,11 @@ pub struct Config {
     /// A full queue is `WouldBlock`. A connection can hold twice this many records of its largest size. ZeroMQ hands
     /// free slots back in batches of half of it, so a larger queue needs a faster peer to stay askable.
     pub queue_records_max: u16,
+    /// Records that a paused host lets the engine set aside from each lane before it stops reading it (000 §9). Default
+    /// 10,000, 1 to 1,000,000. Behind a full one probes are not answered either, and 000 §3 applies to all behind it.
+    pub pause_records_max: u32,
+    /// The same in bytes: the memory that a pause can take for each lane, and one record. Default 64 MiB, 64 KiB to 4 GiB.
+    pub pause_bytes_max: u64,
     /// Connections of all topologies together, those included whose end is not physical yet. Default 10,000, 1 to
     /// 1,000,000. Above it a newcomer is refused (`resourceLimit`). A connection takes about 1 KiB of the engine's own
     /// memory, and ZeroMQ's own for its sockets.
@@ -52,6 +57,8 @@ impl Default for Config {
             receive_time_max: rotation::TIME_DEFAULT,
             turn_time_max: rotation::TURN_TIME_DEFAULT,
             queue_records_max: 1_000,
+            pause_records_max: 10_000,
+            pause_bytes_max: 64 << 20,
             connections_max: 10_000,
             requests_max: 65_536,
             replies_max: 65_536,
@@ -85,9 +92,15 @@ impl Config {
         let turn_time = times(rotation::TURN_TIME_MIN, rotation::TURN_TIME_MAX);
         bound("turn_time_max", nanos(self.turn_time_max), turn_time)?;
         bound("queue_records_max", self.queue_records_max.into(), 2..=10_000)?;
+        bound("pause_records_max", self.pause_records_max.into(), 1..=1_000_000)?;
+        bound("pause_bytes_max", self.pause_bytes_max, 64 << 10..=4 << 30)?;
         bound("connections_max", self.connections_max.into(), 1..=1_000_000)?;
         bound("requests_max", self.requests_max.into(), 1..=1 << 24)?;
         bound("replies_max", self.replies_max.into(), 1..=1 << 24)
+    }
+
+    pub(crate) fn pause_limits(&self) -> HoldLimits {
+        HoldLimits { records: self.pause_records_max, bytes: self.pause_bytes_max }
     }
 
     pub(crate) fn caps(&self) -> Caps {

@@ -12,7 +12,7 @@ use crate::link::requests::RequestId;
 use crate::name::{ChannelName, Endpoint, Weight};
 use crate::topology::selection::{Fitness, Selection};
 use crate::topology::table::IntentPhase;
-use crate::topology::{ChannelEnd, Core, News, Unanswered, life};
+use crate::topology::{ChannelEnd, Core, News, Pressure, Unanswered, life};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
 /// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
@@ -214,6 +214,13 @@ impl<'a> Outbox<'a> {
             life::close(self.core, connection.index);
         }
         stands
+    }
+
+    /// Says whether the host takes application records now (000 §9). The last word counts, on every connection, also on
+    /// those to come. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
+    /// were set aside is judged all the same after 15 s, as `NoAnswerPaused`, and what was set aside goes with it.
+    pub fn set_pressure(&mut self, pressure: Pressure) {
+        self.core.set_pressure(pressure);
     }
 
     /// Whether a peer is ready now.

@@ -53,7 +53,6 @@ mod link;
 #[allow(dead_code, reason = "what only fanout needs waits for it")]
 mod liveness;
 mod name;
-#[allow(dead_code, reason = "the host's pause waits for its verb")]
 mod rotation;
 mod slots;
 mod status;
@@ -77,6 +76,6 @@ pub use name::{
 };
 pub use status::{ConnectionStatus, IntentStatus, RouteState, ServerStatus, Snapshot};
 pub use topology::register::{Client, Server};
-pub use topology::{Counters, Unanswered};
+pub use topology::{Counters, Pressure, Unanswered};
 pub use turn::{DueReason, NextDue, Report, Stopped};
 pub use wire::{ErrorKind, HostState, RejectReason, UnknownReason};

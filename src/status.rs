@@ -6,7 +6,7 @@ use crate::link::connection::{Connection, Failure, Peer, Phase};
 use crate::name::{BindEndpoint, ChannelName, Endpoint};
 use crate::rotation;
 use crate::topology::table::{Intent, IntentPhase};
-use crate::topology::{ChannelEnd, Core, Counters};
+use crate::topology::{ChannelEnd, Core, Counters, Pressure};
 use crate::wire::HostState;
 
 /// What the engine knew when it was asked. It borrows nothing and changes nothing; making it allocates.
@@ -15,6 +15,8 @@ use crate::wire::HostState;
 pub struct Snapshot {
     /// The host's own state.
     pub host: HostState,
+    /// Whether the host takes application records.
+    pub pressure: Pressure,
     /// Gaps between turns that were longer than the engine can vouch for.
     pub stalls: u64,
     /// All the clock time that passed unwatched. Nobody was held to account for it.
@@ -114,6 +116,7 @@ impl Snapshot {
         });
         Self {
             host: core.host_state,
+            pressure: core.pressure,
             stalls: core.watch.stalls(),
             unwatched: core.watch.unwatched(),
             longest_gap: core.watch.longest_gap(),

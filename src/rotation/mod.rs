@@ -193,11 +193,7 @@ impl<R> Rotation<R> {
         self.set_readable(lane, true);
     }
 
-    /// The lane's socket is known to have no unread input.
-    pub(crate) fn unmark(&mut self, lane: LaneKey) {
-        self.set_readable(lane, false);
-    }
-
+    #[cfg(test)]
     /// The host is paused for this lane: nothing held is served, and the lane is read until all its holds together
     /// reach `limits`. Which of the records read may still be handled is the driver's to decide.
     pub(crate) fn pause(&mut self, lane: LaneKey, limits: HoldLimits) {
@@ -214,6 +210,7 @@ impl<R> Rotation<R> {
         self.ready.head().is_some()
     }
 
+    #[cfg(test)]
     /// What the running rotation can say about a lane. A lane that is not ready had nothing to read; whether it was
     /// polled, and what a pause means, is the caller's to know. A lane that is gone was not looked at.
     pub(crate) fn looked(&self, lane: LaneKey) -> Looked {
@@ -229,6 +226,15 @@ impl<R> Rotation<R> {
         }
     }
 
+    /// Whether the host's pause keeps records of this peer from being handled: some are held, or its lane is not read.
+    pub(crate) fn is_held_back(&self, peer: PeerKey) -> bool {
+        self.peer(peer).is_some_and(|peer| {
+            let lane = &self.lanes[peer.lane as usize];
+            lane.pause.is_some() && (peer.hold.is_some() || lane.is_pause_full())
+        })
+    }
+
+    #[cfg(test)]
     /// What ended the lane's last service; `None` before the first, and while one runs.
     pub(crate) fn stopped(&self, lane: LaneKey) -> Option<Stop> {
         self.lane(lane)?.stop
@@ -238,11 +244,13 @@ impl<R> Rotation<R> {
         Some(self.peer(peer)?.counters)
     }
 
+    #[cfg(test)]
     /// What is held for a peer now.
     pub(crate) fn holding(&self, peer: PeerKey) -> Option<Load> {
         Some(self.peer(peer)?.load())
     }
 
+    #[cfg(test)]
     /// What is held for all peers behind a lane now.
     pub(crate) fn lane_holding(&self, lane: LaneKey) -> Option<Load> {
         Some(self.lane(lane)?.load)

@@ -41,7 +41,7 @@ pub(crate) fn dial(core: &mut Core, intent: u32) {
     let id = core.table.next_id();
     let (key, share) = core.rotation.add_dedicated(lane_index, id.index);
     let behind = Behind::Dialled { connection: id.index };
-    core.table.lanes.insert(LaneEntry { id: lane, key, behind });
+    core.add_lane(LaneEntry { id: lane, key, behind });
     let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
     add(core, id, channel, lane_index, Side::Dialled { intent }, Phase::Dialling, share, pair);
     core.table.intents[intent as usize].phase = IntentPhase::Connected { connection: id.index };

@@ -26,7 +26,7 @@ use crate::rotation::Rotation;
 use crate::wire::{AdmissionBody, HostState};
 use agenda::Agenda;
 use selection::Members;
-use table::Table;
+use table::{LaneEntry, Table};
 
 /// All that one engine has, but the host and the buffers of the running turn.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub(crate) struct Core {
     pub(crate) replies: Replies,
     pub(crate) agenda: Agenda,
     pub(crate) host_state: HostState,
+    pub(crate) pressure: Pressure,
     pub(crate) counters: Counters,
     /// Connections that are owed a record.
     pub(crate) owing: Vec<u32>,
@@ -74,6 +75,7 @@ impl Core {
             replies: Replies::new(replies_max, replies_max),
             agenda: Agenda::default(),
             host_state: HostState::Serving,
+            pressure: Pressure::Running,
             counters: Counters::default(),
             owing: Vec::new(),
             reading_out: Vec::new(),
@@ -97,6 +99,25 @@ impl Core {
     /// The time at which a call is made: now, or the last turn's time if the host gave it a later one.
     pub(crate) fn clock_now(&self) -> ClockTime {
         self.clock.now().max(self.watch.moment().now)
+    }
+
+    /// The host enters a state of pressure, on every lane there is.
+    pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
+        self.pressure = pressure;
+        for (_, LaneEntry { key, .. }) in &self.table.lanes {
+            match pressure {
+                Pressure::Running => self.rotation.resume(*key),
+                Pressure::Paused => self.rotation.pause(*key, self.config.pause_limits()),
+            }
+        }
+    }
+
+    /// Takes a new lane in, under the pressure that the host is in, before anyone can know of it.
+    pub(crate) fn add_lane(&mut self, entry: LaneEntry) {
+        if self.pressure == Pressure::Paused {
+            self.rotation.pause(entry.key, self.config.pause_limits());
+        }
+        self.table.lanes.insert(entry);
     }
 
     /// Whether something waits that needs no new input.
@@ -165,6 +186,16 @@ impl Channels {
             ChannelEnd::Server { .. } => None,
         }
     }
+}
+
+/// Whether the host takes application records now (000 §9). It changes neither readiness nor any deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pressure {
+    /// They are delivered.
+    #[default]
+    Running,
+    /// They are set aside, in order and within [`Config`]'s bounds, and delivered when the host runs again.
+    Paused,
 }
 
 /// Something the host is to hear, in the order in which it happened.

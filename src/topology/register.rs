@@ -182,7 +182,7 @@ pub(crate) fn serve(core: &mut Core, server: Server) -> Result<BindEndpoint, Reg
     let key = core.rotation.add_shared(lane);
     let end = ChannelEnd::Server { lane, bound: bound.clone() };
     let index = core.channels.add(Channel { name: channel, body, bytes_max: node.bytes_max, end });
-    core.table.lanes.insert(LaneEntry { id, key, behind: Behind::Listener(Listener::new(index)) });
+    core.add_lane(LaneEntry { id, key, behind: Behind::Listener(Listener::new(index)) });
     Ok(bound)
 }
 

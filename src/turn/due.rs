@@ -21,10 +21,16 @@ pub(super) fn asks(core: &mut Core, moment: &Moment) {
 /// Passes the verdicts that are due.
 pub(super) fn verdicts(core: &mut Core, moment: &Moment, verdicts: &mut Vec<Verdict>) {
     let Core { liveness, table, rotation, .. } = core;
-    let look = |owner| match table.get(owner).map(|connection| rotation.looked_at_peer(connection.share)) {
-        Some(Looked::Empty) => Look::Empty,
-        Some(Looked::Unread) => Look::Unread,
-        Some(Looked::No) | None => Look::None,
+    let look = |owner| {
+        let Some(share) = table.get(owner).map(|connection| connection.share) else { return Look::None };
+        if rotation.is_held_back(share) {
+            return Look::Paused;
+        }
+        match rotation.looked_at_peer(share) {
+            Looked::Empty => Look::Empty,
+            Looked::Unread => Look::Unread,
+            Looked::No => Look::None,
+        }
     };
     core.verdicts_left = liveness.judge(moment, look, verdicts);
     for verdict in verdicts.drain(..) {

@@ -5,8 +5,8 @@ use crate::io::Inbound;
 use crate::rotation::{self, Offer, PeerKey, Service};
 use crate::topology::client_server::{self, Step};
 use crate::topology::table::Behind;
-use crate::topology::{Core, life};
-use crate::wire::Outcome;
+use crate::topology::{Core, Pressure, life};
+use crate::wire::{Outcome, Record};
 
 /// Runs the turn's rotation and says what it did.
 pub(super) fn run<H: Host>(core: &mut Core, inbound: &mut Inbound, host: &mut H) -> rotation::Report {
@@ -58,11 +58,20 @@ fn offer<H: Host>(core: &mut Core, from: Option<u32>, inbound: &mut Inbound, hos
     let share =
         from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
     match (core.rotation.offer(share, inbound.bytes() as u64), from) {
+        // A paused host is spared what is meant for it; what keeps the connection alive goes on.
+        (Offer::Deliver, Some(_)) if core.pressure == Pressure::Paused && is_for_the_host(inbound) => {
+            drop(core.rotation.hold(std::mem::take(inbound)));
+        }
         (Offer::Deliver, Some(index)) => handle(core, index, inbound, host),
         (Offer::Hold, _) => drop(core.rotation.hold(std::mem::take(inbound))),
         // The table is full and the sender a stranger. It has no place to remember an answer by, so it gets none.
         (Offer::Gone | Offer::Deliver, _) => core.counters.unadmitted += 1,
     }
+}
+
+/// Whether a record carries something to the host, as its command says.
+fn is_for_the_host(inbound: &Inbound) -> bool {
+    Record::parse(inbound.head(), inbound.parts().len()).is_ok_and(|record| record.carries_payload())
 }
 
 /// The connection that a record on a shared lane came by; a new one if its route is unknown.

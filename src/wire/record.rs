@@ -146,6 +146,11 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Whether this is an application record: one for the host, not for the engine.
+    pub(crate) const fn carries_payload(&self) -> bool {
+        self.command().number() >= Command::NodeSend.number()
+    }
+
     /// How many payload parts go with this head.
     #[inline]
     pub(crate) const fn parts(&self) -> RangeInclusive<usize> {
