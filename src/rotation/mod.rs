@@ -193,7 +193,6 @@ impl<R> Rotation<R> {
         self.set_readable(lane, true);
     }
 
-    #[cfg(test)]
     /// The host is paused for this lane: nothing held is served, and the lane is read until all its holds together
     /// reach `limits`. Which of the records read may still be handled is the driver's to decide.
     pub(crate) fn pause(&mut self, lane: LaneKey, limits: HoldLimits) {
