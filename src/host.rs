@@ -379,10 +379,10 @@ impl From<Event<'_>> for Owned {
 }
 
 impl Drop for Outbox<'_> {
-    /// A call between turns can swallow the wake-up of input that waits, and can leave something to be told: then the
-    /// engine's descriptor is made readable, so that it stays honest.
+    /// A call between turns can swallow the wake-up of input that waits, leave something to be told, or make the next turn
+    /// due earlier: then the engine's descriptor is made readable, so that it stays honest.
     fn drop(&mut self) {
-        if !self.in_turn && (self.core.io.settle() || self.core.is_pressed()) {
+        if !self.in_turn && (self.core.io.settle() || self.core.is_pressed() || self.core.is_early()) {
             self.core.io.wake();
         }
     }

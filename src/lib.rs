@@ -74,7 +74,7 @@ pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
     NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
 };
-pub use status::{ConnectionStatus, IntentStatus, RouteState, ServerStatus, Snapshot};
+pub use status::{ConnectionStatus, IntentStatus, LastFailure, RouteState, ServerStatus, Snapshot};
 pub use topology::register::{Client, Server};
 pub use topology::{Counters, Pressure, Unanswered};
 pub use turn::{DueReason, NextDue, Report, Stopped};

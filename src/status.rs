@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::link::connection::{Connection, Failure, Peer, Phase};
+use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase};
 use crate::name::{BindEndpoint, ChannelName, Endpoint};
 use crate::rotation;
 use crate::topology::table::{Intent, IntentPhase};
@@ -53,8 +53,18 @@ pub struct IntentStatus {
     pub endpoint: Endpoint,
     /// How far it is.
     pub state: RouteState,
-    /// Why the last attempt, or the last connection, ended.
-    pub last_failure: Option<Failure>,
+    /// How the last attempt, or the last connection, ended.
+    pub last_failure: Option<LastFailure>,
+}
+
+/// How an attempt or a connection ended: an orderly end and an exceeded deadline are told apart (000 §9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LastFailure {
+    /// The attempt came to nothing.
+    Failed(Failure),
+    /// The connection was lost.
+    Lost(LostReason),
 }
 
 /// The states that 000 §9 tells apart; the last failure stands beside them.
@@ -138,7 +148,7 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
     let state = match intent.phase {
         IntentPhase::NotRequired => RouteState::NotRequired,
         IntentPhase::Off => RouteState::Configured,
-        IntentPhase::Waiting { .. } if intent.last_failure.is_none() => RouteState::Configured,
+        IntentPhase::Waiting { .. } if intent.last_end.is_none() => RouteState::Configured,
         IntentPhase::Waiting { .. } => on_its_way,
         IntentPhase::Connected { connection } => match core.table.get(connection).map(|each| each.phase) {
             Some(Phase::Ready) => RouteState::Ready,
@@ -150,7 +160,11 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
         channel: core.channels.get(intent.channel).name.clone(),
         endpoint: intent.endpoint.clone(),
         state,
-        last_failure: intent.last_failure,
+        last_failure: intent.last_end.and_then(|end| match end {
+            End::Failed(failure) => Some(LastFailure::Failed(failure)),
+            End::Lost(reason) => Some(LastFailure::Lost(reason)),
+            End::Unadmitted => None,
+        }),
     }
 }
 

@@ -1,3 +1,5 @@
+//! The rules of the rotation one by one.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -117,7 +117,10 @@ pub(crate) fn identify(core: &mut Core, index: u32, admission: &Admission<'_>) {
     let peer = Arc::new(Peer { connection: connection.id, channel, rid, generation, endpoint });
     let Some(connection) = core.table.get_mut(index) else { return };
     connection.peer = Some(peer);
-    connection.pair = admission.pair();
+    if let Side::Accepted { .. } = connection.side {
+        // The pair is the dialler's to draw.
+        connection.pair = admission.pair();
+    }
     connection.peer_bytes_max = admission.max_message();
     remember(connection, admission);
 }
@@ -262,25 +265,32 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
 
 /// The second step of every end: what was marked is let go, and the host is told once.
 pub(crate) fn sweep(core: &mut Core) {
-    // Letting one go can refuse or admit another, which may end in turn: the list is walked until it stays empty.
-    while let Some(index) = core.closing.pop() {
-        let Some(connection) = core.table.get_mut(index) else { continue };
-        let Phase::Closing(how) = connection.phase else { continue };
-        let successor = connection.successor.take();
-        let peer = connection.peer.clone();
-        core.table.unname(index);
-        while let Some(request) = core.requests.next_of(index) {
-            core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
+    // Letting one go can admit another, which may end in turn: lists are taken and walked until there is none.
+    while !core.closing.is_empty() {
+        for index in std::mem::take(&mut core.closing) {
+            sweep_one(core, index);
         }
-        core.replies.forget(index);
-        if let (End::Lost(reason), Some(peer)) = (how, peer) {
-            core.news.push_back(News::Lost { peer, reason });
-        }
-        let_go(core, index, how);
-        if let Some(held) = successor.and_then(|successor| core.table.find(successor)) {
-            if held.phase == Phase::Held {
-                core.owe_greeting(held.id.index);
-            }
+    }
+}
+
+fn sweep_one(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Phase::Closing(how) = connection.phase else { return };
+    let successor = connection.successor.take();
+    let peer = connection.peer.clone();
+    core.table.unname(index);
+    while let Some(request) = core.requests.next_of(index) {
+        core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
+    }
+    core.replies.forget(index);
+    if let (End::Lost(reason), Some(peer)) = (how, peer) {
+        core.counters.count(reason);
+        core.news.push_back(News::Lost { peer, reason });
+    }
+    let_go(core, index, how);
+    if let Some(held) = successor.and_then(|successor| core.table.find(successor)) {
+        if held.phase == Phase::Held {
+            core.owe_greeting(held.id.index);
         }
     }
 }
@@ -305,14 +315,10 @@ fn let_go(core: &mut Core, index: u32, how: End) {
                 core.io.close(entry.id, linger);
                 entry.behind = Behind::Closed { intent: Some(intent) };
             }
-            let failure = match how {
-                End::Failed(failure) => failure,
-                End::Lost(_) | End::Unadmitted => Failure::Unreachable,
-            };
             if let End::Failed(failure) = how {
                 tell_failed(core, intent, failure);
             }
-            plan_retry(core, intent, failure, Some(lane));
+            plan_retry(core, intent, how, Some(lane));
         }
     }
 }
@@ -320,7 +326,7 @@ fn let_go(core: &mut Core, index: u32, how: End) {
 /// An attempt came to nothing before there was a connection.
 fn fail(core: &mut Core, intent: u32, failure: Failure, closing: Option<u32>) {
     tell_failed(core, intent, failure);
-    plan_retry(core, intent, failure, closing);
+    plan_retry(core, intent, End::Failed(failure), closing);
 }
 
 fn tell_failed(core: &mut Core, intent: u32, failure: Failure) {
@@ -330,15 +336,15 @@ fn tell_failed(core: &mut Core, intent: u32, failure: Failure) {
 }
 
 /// Puts an intent's next attempt on the agenda.
-fn plan_retry(core: &mut Core, intent: u32, failure: Failure, closing: Option<u32>) {
+fn plan_retry(core: &mut Core, intent: u32, end: End, closing: Option<u32>) {
     let moment = core.watch.moment();
     let wish = &mut core.table.intents[intent as usize];
-    wish.last_failure = Some(failure);
+    wish.last_end = Some(end);
     if core.host_state == HostState::Stopped {
         wish.phase = IntentPhase::Off;
         return;
     }
-    if let Failure::Refused(reason) = failure {
+    if let End::Failed(Failure::Refused(reason)) = end {
         if !reason.may_be_retried() {
             wish.phase = IntentPhase::NotRequired;
             return;
@@ -446,6 +452,8 @@ pub(crate) fn stop(core: &mut Core) {
     }
     set_state(core, HostState::Stopped);
     core.agenda.clear();
+    core.owing.clear();
+    core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
     core.news.extend(ended);
     let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();

@@ -57,6 +57,8 @@ pub(crate) struct Core {
     pub(crate) news: VecDeque<News>,
     /// The head being written.
     pub(crate) head: Vec<u8>,
+    /// When the last turn said that the next one is due; none if it said that none is.
+    pub(crate) promised: Option<ClockTime>,
     seed: u64,
 }
 
@@ -83,6 +85,7 @@ impl Core {
             verdicts_left: false,
             news: VecDeque::new(),
             head: Vec::new(),
+            promised: None,
             seed,
             config,
         }
@@ -118,6 +121,11 @@ impl Core {
             self.rotation.pause(entry.key, self.config.pause_limits());
         }
         self.table.lanes.insert(entry);
+    }
+
+    /// Whether a call between turns has made the next one due earlier than the host was told.
+    pub(crate) fn is_early(&self) -> bool {
+        self.requests.earliest().is_some_and(|at| self.promised.is_none_or(|promised| at < promised))
     }
 
     /// Whether something waits that needs no new input.
@@ -238,4 +246,23 @@ pub struct Counters {
     pub protocol_errors: u64,
     /// Connections refused.
     pub refused: u64,
+    /// Admitted connections that ended because the peer said so.
+    pub lost_orderly: u64,
+    /// Admitted connections that ended by a transport loss.
+    pub lost_transport: u64,
+    /// Admitted connections that ended by their deadline.
+    pub lost_silence: u64,
+    /// Admitted connections that ended for any other reason.
+    pub lost_otherwise: u64,
+}
+
+impl Counters {
+    fn count(&mut self, reason: LostReason) {
+        match reason {
+            LostReason::Orderly => self.lost_orderly += 1,
+            LostReason::Transport => self.lost_transport += 1,
+            LostReason::Silence(_) => self.lost_silence += 1,
+            _ => self.lost_otherwise += 1,
+        }
+    }
 }

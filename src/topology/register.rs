@@ -222,7 +222,7 @@ fn add_intent(core: &mut Core, channel: u32, endpoint: Endpoint, expects: Expect
         expects,
         backoff,
         phase,
-        last_failure: None,
+        last_end: None,
         was_ready: false,
     });
     if let Some(members) = core.channels.members_mut(channel) {

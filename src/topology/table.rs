@@ -8,7 +8,7 @@ use slab::Slab;
 use crate::clock::{ClockTime, WatchTime};
 use crate::io::LaneId;
 use crate::link::backoff::Backoff;
-use crate::link::connection::{Connection, ConnectionId, Failure, Phase, Route, Side};
+use crate::link::connection::{Connection, ConnectionId, End, Phase, Route, Side};
 use crate::name::{Endpoint, Generation, Rid, SecurityId};
 use crate::rotation::LaneKey;
 
@@ -47,7 +47,8 @@ pub(crate) struct Intent {
     pub(crate) expects: Expects,
     pub(crate) backoff: Backoff,
     pub(crate) phase: IntentPhase,
-    pub(crate) last_failure: Option<Failure>,
+    /// How the last attempt, or the last connection, ended.
+    pub(crate) last_end: Option<End>,
     /// It was ready before.
     pub(crate) was_ready: bool,
 }
