@@ -117,8 +117,8 @@ pub(crate) fn identify(core: &mut Core, index: u32, admission: &Admission<'_>) {
     let peer = Arc::new(Peer { connection: connection.id, channel, rid, generation, endpoint });
     let Some(connection) = core.table.get_mut(index) else { return };
     connection.peer = Some(peer);
-    if let Side::Accepted { .. } = connection.side {
-        // The pair is the dialler's to draw.
+    // The pair is the dialler's to draw: what an admit gives for it does not change our own.
+    if connection.route().is_some() {
         connection.pair = admission.pair();
     }
     connection.peer_bytes_max = admission.max_message();
