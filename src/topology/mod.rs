@@ -99,10 +99,30 @@ impl Core {
         self.clock.now().max(self.watch.moment().now)
     }
 
+    /// The due work that a call between turns can add to.
+    pub(crate) fn due(&self) -> Due {
+        Due { time_out: self.requests.earliest(), read_out: self.reading_out.len() }
+    }
+
+    /// Whether something is due now that was not, or was later, when `earlier` was taken.
+    pub(crate) fn is_due_before(&self, earlier: Due) -> bool {
+        let Due { time_out, read_out } = self.due();
+        read_out > earlier.read_out || time_out.is_some_and(|at| earlier.time_out.is_none_or(|due| at < due))
+    }
+
     /// Whether something waits that needs no new input.
     pub(crate) fn is_pressed(&self) -> bool {
         self.rotation.work_left() || self.verdicts_left || !self.news.is_empty() || !self.closing.is_empty()
     }
+}
+
+/// See [`Core::due`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    /// When the next request runs out of time.
+    time_out: Option<ClockTime>,
+    /// Connections that are read out.
+    read_out: usize,
 }
 
 /// One registered server or client of a ClientServer channel.
