@@ -12,7 +12,7 @@ use crate::link::requests::RequestId;
 use crate::name::{ChannelName, Endpoint, Weight};
 use crate::topology::selection::{Fitness, Selection};
 use crate::topology::table::IntentPhase;
-use crate::topology::{ChannelEnd, Core, News, Pressure, Unanswered, life};
+use crate::topology::{ChannelEnd, Core, Due, News, Pressure, Unanswered, life};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
 /// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
@@ -127,16 +127,18 @@ pub enum Completion<'a> {
 #[derive(Debug)]
 pub struct Outbox<'a> {
     core: &'a mut Core,
-    in_turn: bool,
+    /// What was due when it was lent between turns; within a turn nobody needs to know.
+    due: Option<Due>,
 }
 
 impl<'a> Outbox<'a> {
     pub(crate) fn in_turn(core: &'a mut Core) -> Self {
-        Self { core, in_turn: true }
+        Self { core, due: None }
     }
 
     pub(crate) fn between_turns(core: &'a mut Core) -> Self {
-        Self { core, in_turn: false }
+        let due = Some(core.due());
+        Self { core, due }
     }
 
     /// Sends a message of 1 to 255 parts to one server of a channel that this engine is a client of. It is sent once, to
@@ -379,10 +381,11 @@ impl From<Event<'_>> for Owned {
 }
 
 impl Drop for Outbox<'_> {
-    /// A call between turns can swallow the wake-up of input that waits, leave something to be told, or make the next turn
-    /// due earlier: then the engine's descriptor is made readable, so that it stays honest.
+    /// A call between turns can swallow the wake-up of input that waits, leave something to be told, and bring forward
+    /// when the next turn is due: then the engine's descriptor is made readable, so that it stays honest.
     fn drop(&mut self) {
-        if !self.in_turn && (self.core.io.settle() || self.core.is_pressed() || self.core.is_early()) {
+        let Some(due) = self.due else { return };
+        if self.core.io.settle() || self.core.is_pressed() || self.core.is_due_before(due) {
             self.core.io.wake();
         }
     }

@@ -57,8 +57,6 @@ pub(crate) struct Core {
     pub(crate) news: VecDeque<News>,
     /// The head being written.
     pub(crate) head: Vec<u8>,
-    /// When the last turn said that the next one is due; none if it said that none is.
-    pub(crate) promised: Option<ClockTime>,
     seed: u64,
 }
 
@@ -85,7 +83,6 @@ impl Core {
             verdicts_left: false,
             news: VecDeque::new(),
             head: Vec::new(),
-            promised: None,
             seed,
             config,
         }
@@ -123,15 +120,30 @@ impl Core {
         self.table.lanes.insert(entry);
     }
 
-    /// Whether a call between turns has made the next one due earlier than the host was told.
-    pub(crate) fn is_early(&self) -> bool {
-        self.requests.earliest().is_some_and(|at| self.promised.is_none_or(|promised| at < promised))
+    /// The due work that a call between turns can add to.
+    pub(crate) fn due(&self) -> Due {
+        Due { time_out: self.requests.earliest(), read_out: self.reading_out.len() }
+    }
+
+    /// Whether something is due now that was not, or was later, when `earlier` was taken.
+    pub(crate) fn is_due_before(&self, earlier: Due) -> bool {
+        let Due { time_out, read_out } = self.due();
+        read_out > earlier.read_out || time_out.is_some_and(|at| earlier.time_out.is_none_or(|due| at < due))
     }
 
     /// Whether something waits that needs no new input.
     pub(crate) fn is_pressed(&self) -> bool {
         self.rotation.work_left() || self.verdicts_left || !self.news.is_empty() || !self.closing.is_empty()
     }
+}
+
+/// See [`Core::due`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    /// When the next request runs out of time.
+    time_out: Option<ClockTime>,
+    /// Connections that are read out.
+    read_out: usize,
 }
 
 /// One registered server or client of a ClientServer channel.

@@ -143,7 +143,6 @@ fn report(core: &mut Core, received: rotation::Report) -> Report {
         rotation::End::TurnTime => Stopped::TurnTime,
     };
     let next = next_due(core);
-    core.promised = next.map(|(at, _)| at);
     let work_left = work_left || next.is_some_and(|(at, _)| at <= core.watch.moment().now);
     Report {
         records: received.records,
