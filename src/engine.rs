@@ -11,6 +11,7 @@ use crate::host::{Host, Outbox};
 use crate::io::{Io, Limits};
 use crate::name::BindEndpoint;
 use crate::status::Snapshot;
+use crate::topology::fanout::{self, Publisher, Subscriber};
 use crate::topology::register::{self, Client, Server};
 use crate::topology::{Core, life};
 use crate::turn::{self, Buffers, NextDue, Report};
@@ -41,6 +42,20 @@ impl Engine {
     /// Registers a client; it begins to connect in the next turn.
     pub fn connect(&mut self, client: Client) -> Result<(), RegisterError> {
         let registered = register::connect(&mut self.core, client);
+        self.core.io.wake();
+        registered
+    }
+
+    /// Registers a publisher and lets it listen. Returns where: a port or path that stood open is filled in.
+    pub fn broadcast(&mut self, publisher: Publisher) -> Result<BindEndpoint, RegisterError> {
+        let registered = fanout::broadcast(&mut self.core, publisher);
+        self.core.io.wake();
+        registered
+    }
+
+    /// Registers a subscriber; it begins to connect in the next turn.
+    pub fn subscribe(&mut self, subscriber: Subscriber) -> Result<(), RegisterError> {
+        let registered = fanout::subscribe(&mut self.core, subscriber);
         self.core.io.wake();
         registered
     }

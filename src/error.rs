@@ -35,22 +35,43 @@ pub enum RegisterError {
         /// The channel.
         channel: ChannelName,
     },
+    /// This engine already has a publisher of that channel.
+    #[error("channel {channel} already has a publisher here")]
+    SecondPublisher {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// This engine already has a subscriber of that channel.
+    #[error("channel {channel} already has a subscriber here")]
+    SecondSubscriber {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// A subscriber has its publishers from fixed endpoints or from descriptors, never from both.
+    #[error("a subscriber of channel {channel} takes fixed endpoints or descriptors, not both")]
+    MixedSources {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// The topic of the liveness beacon is no application's (000 §4).
+    #[error("the topic 01 5A 4C 46 31 is reserved for the liveness beacon")]
+    ReservedTopic,
     /// A client names no server endpoint.
     #[error("a client of channel {channel} names no endpoint to connect to")]
     NoEndpoint {
         /// The channel.
         channel: ChannelName,
     },
-    /// A client names one endpoint twice.
-    #[error("a client of channel {channel} names endpoint {endpoint} twice")]
+    /// A client or subscriber names one endpoint twice.
+    #[error("endpoint {endpoint} is named twice for channel {channel}")]
     EndpointTwice {
         /// The channel.
         channel: ChannelName,
         /// The endpoint.
         endpoint: Endpoint,
     },
-    /// No server of that channel is registered here.
-    #[error("channel {channel} has no server here")]
+    /// Nothing of that kind is registered for that channel here.
+    #[error("channel {channel} has no such registration here")]
     UnknownChannel {
         /// The channel.
         channel: ChannelName,
@@ -87,9 +108,12 @@ pub enum SendError {
     /// The queue to the peer is full, or its next free slot belongs to a check signal. Try again after a turn.
     #[error("no room now")]
     WouldBlock,
-    /// No client of that channel is registered here. A server can start nothing towards its clients.
-    #[error("this engine has no client of that channel")]
+    /// No client or publisher of that channel is registered here. A server can start nothing towards its clients.
+    #[error("this engine has no client or publisher of that channel")]
     UnknownChannel,
+    /// The topic of the liveness beacon is no application's (000 §4).
+    #[error("the topic 01 5A 4C 46 31 is reserved for the liveness beacon")]
+    ReservedTopic,
     /// A record carries at least one payload part.
     #[error("a message or request takes at least one part")]
     NoParts,

@@ -4,12 +4,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::error::{NoRoute, SendError};
+use crate::error::{NoRoute, RegisterError, SendError};
 use crate::io::{self, Parts};
 use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Peer};
+use crate::link::publisher::Source;
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::name::{ChannelName, Endpoint, Weight};
+use crate::topology::fanout::{self, PublisherDescriptor};
 use crate::topology::selection::{Fitness, Selection};
 use crate::topology::table::IntentPhase;
 use crate::topology::{ChannelEnd, Core, Due, News, Pressure, Unanswered, life};
@@ -108,6 +110,27 @@ pub enum Event<'a> {
         /// The clock time that passed unwatched.
         unwatched: Duration,
     },
+    /// A publisher is ready: its first valid record came.
+    PublisherReady {
+        /// Which.
+        publisher: &'a Source,
+    },
+    /// A publisher that was ready is gone. Only this one: it says nothing of any other.
+    PublisherLost {
+        /// Which.
+        publisher: &'a Source,
+        /// Why.
+        reason: LostReason,
+    },
+    /// A published record came.
+    Published {
+        /// From which publisher.
+        publisher: &'a Source,
+        /// Its topic.
+        topic: &'a [u8],
+        /// Its parts after the topic; none is possible.
+        parts: Parts<'a>,
+    },
 }
 
 /// How a request ended.
@@ -201,8 +224,8 @@ impl<'a> Outbox<'a> {
     /// server.
     pub fn set_weight(&mut self, channel: &ChannelName, weight: Weight) -> bool {
         let Some(server) = self.core.channels.server(channel) else { return false };
-        let changed = self.core.channels.list[server as usize].body.set_weight(channel, weight);
-        if changed == Some(true) {
+        let body = self.core.channels.list[server as usize].body.as_mut();
+        if body.and_then(|body| body.set_weight(channel, weight)) == Some(true) {
             life::announce(self.core, server);
         }
         true
@@ -216,6 +239,32 @@ impl<'a> Outbox<'a> {
             life::close(self.core, connection.index);
         }
         stands
+    }
+
+    /// Publishes a record: a topic and 0 to 254 parts. Any topic will do but exactly the five bytes `01 5A 4C 46 31`. A
+    /// full or absent subscriber never blocks it: for that one the record is dropped, and nobody hears of it (000 §4).
+    pub fn publish(&mut self, channel: &ChannelName, topic: &[u8], parts: &[&[u8]]) -> Result<(), SendError> {
+        fanout::publish(self.core, channel, topic, parts)
+    }
+
+    /// Adds a filter for all present and future publishers of a channel. Returns whether it is a new one.
+    pub fn add_filter(&mut self, channel: &ChannelName, prefix: &[u8]) -> Result<bool, RegisterError> {
+        fanout::set_filter(self.core, channel, prefix, true)
+    }
+
+    /// Takes a filter away. Returns whether there was such a one.
+    pub fn remove_filter(&mut self, channel: &ChannelName, prefix: &[u8]) -> Result<bool, RegisterError> {
+        fanout::set_filter(self.core, channel, prefix, false)
+    }
+
+    /// Replaces the publishers of a subscriber by those of a new snapshot of the host's Store. Those that are in both are
+    /// left alone; those that are no longer named are lost as `Retired`.
+    pub fn set_publishers(
+        &mut self,
+        channel: &ChannelName,
+        descriptors: &[PublisherDescriptor],
+    ) -> Result<(), RegisterError> {
+        fanout::set_publishers(self.core, channel, descriptors)
     }
 
     /// Says whether the host takes application records now (000 §9). The last word counts, on every connection, also on
@@ -338,6 +387,9 @@ pub enum Owned {
     Declined { request: RequestId, kind: ErrorKind },
     Unanswered { request: RequestId, why: Unanswered },
     Stalled { unwatched: Duration },
+    PublisherReady { publisher: Source },
+    PublisherLost { publisher: Source, reason: LostReason },
+    Published { publisher: Source, topic: Vec<u8>, parts: Vec<Vec<u8>> },
 }
 
 impl Iterator for Inbox {
@@ -376,6 +428,13 @@ impl From<Event<'_>> for Owned {
                 Completion::Unanswered(why) => Self::Unanswered { request, why },
             },
             Event::Stalled { unwatched } => Self::Stalled { unwatched },
+            Event::PublisherReady { publisher } => Self::PublisherReady { publisher: publisher.clone() },
+            Event::PublisherLost { publisher, reason } => {
+                Self::PublisherLost { publisher: publisher.clone(), reason }
+            }
+            Event::Published { publisher, topic, parts } => {
+                Self::Published { publisher: publisher.clone(), topic: topic.to_vec(), parts: own(parts) }
+            }
         }
     }
 }

@@ -68,13 +68,15 @@ pub use error::{MESSAGE_BYTES_MIN, NoRoute, RegisterError, SendError, StartError
 pub use host::{Completion, Event, Host, Inbox, Outbox, Owned};
 pub use io::{IoError, Parts, PartsIter};
 pub use link::connection::{ConnectionId, Failure, LostReason, Peer};
+pub use link::publisher::Source;
 pub use link::{ReplyToken, RequestId};
 pub use liveness::{CHECK_INTERVAL, PEER_DEADLINE, SECOND_LOOK, Silence};
 pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
     NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
 };
-pub use status::{ConnectionStatus, IntentStatus, LastFailure, RouteState, ServerStatus, Snapshot};
+pub use status::{ConnectionStatus, IntentStatus, LastFailure, ListenerStatus, RouteState, Snapshot};
+pub use topology::fanout::{Publisher, PublisherDescriptor, Subscriber};
 pub use topology::register::{Client, Server};
 pub use topology::{Counters, Pressure, Unanswered};
 pub use turn::{DueReason, NextDue, Report, Stopped};

@@ -23,10 +23,12 @@ pub struct Snapshot {
     pub unwatched: Duration,
     /// The longest gap between two turns.
     pub longest_gap: Duration,
-    /// Every endpoint that a client wants, connected or not.
+    /// Every endpoint that a client or subscriber wants, connected or not.
     pub intents: Vec<IntentStatus>,
     /// Every server that listens here.
-    pub servers: Vec<ServerStatus>,
+    pub servers: Vec<ListenerStatus>,
+    /// Every publisher that publishes here.
+    pub publishers: Vec<ListenerStatus>,
     /// Every connection that is admitted, ready, or being read out.
     pub connections: Vec<ConnectionStatus>,
     /// Accepted connections that have ended here while their transport still stands.
@@ -85,10 +87,10 @@ pub enum RouteState {
     NotRequired,
 }
 
-/// One listening server.
+/// One server or publisher that listens.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct ServerStatus {
+pub struct ListenerStatus {
     /// Its channel.
     pub channel: ChannelName,
     /// Where it listens.
@@ -120,9 +122,15 @@ impl Snapshot {
         };
         let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
             ChannelEnd::Server { bound, .. } => {
-                Some(ServerStatus { channel: channel.name.clone(), bound: bound.clone() })
+                Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
             }
-            ChannelEnd::Client { .. } => None,
+            _ => None,
+        });
+        let publishers = core.channels.list.iter().filter_map(|channel| match &channel.end {
+            ChannelEnd::Publisher { bound, .. } => {
+                Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
+            }
+            _ => None,
         });
         Self {
             host: core.host_state,
@@ -132,6 +140,7 @@ impl Snapshot {
             longest_gap: core.watch.longest_gap(),
             intents: core.table.intents.iter().map(|intent| intent_status(core, intent)).collect(),
             servers: servers.collect(),
+            publishers: publishers.collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
             fenced_open: count(|phase| *phase == Phase::Fenced),
             unadmitted: count(|phase| matches!(phase, Phase::New | Phase::Held)),

@@ -218,12 +218,13 @@ impl Io {
         sent
     }
 
-    /// Lets records of a topic that begins with `prefix` come to a SUB lane. False if the lane is closed.
-    pub(crate) fn subscribe(&mut self, lane: LaneId, prefix: &[u8]) -> bool {
+    /// Lets records of a topic that begins with `prefix` come to a SUB lane, or no longer. False if the lane is closed.
+    pub(crate) fn filter(&mut self, lane: LaneId, prefix: &[u8], wanted: bool) -> bool {
         let Some(socket) = self.lane(lane).and_then(|lane| lane.socket.as_ref()) else { return false };
-        let subscribed = retry(|| socket.set_subscribe(prefix)).is_ok();
+        let set =
+            retry(|| if wanted { socket.set_subscribe(prefix) } else { socket.set_unsubscribe(prefix) });
         self.list(lane.index as usize);
-        subscribed
+        set.is_ok()
     }
 
     /// The next thing that happened to a lane, in the order in which its monitor told it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::clock::ClockTime;
+use crate::link::publisher::Source;
 use crate::liveness::{CheckKey, Silence};
 use crate::name::{ChannelName, Endpoint, Generation, Rid};
 use crate::rotation::PeerKey;
@@ -76,6 +77,8 @@ pub enum LostReason {
     NeverReady,
     /// This host closed it.
     Closed,
+    /// The host's descriptors no longer name it.
+    Retired,
     /// This host stops.
     Stopped,
 }
@@ -171,6 +174,8 @@ pub(crate) struct Connection {
     pub(crate) pair: Pair,
     /// Set when it is admitted.
     pub(crate) peer: Option<Arc<Peer>>,
+    /// Set when a publisher's first record came.
+    pub(crate) source: Option<Arc<Source>>,
     /// The peer's last admission body.
     pub(crate) admission: Vec<u8>,
     pub(crate) peer_state: HostState,

@@ -4,6 +4,7 @@
 pub(crate) mod backoff;
 pub(crate) mod connection;
 mod pending;
+pub(crate) mod publisher;
 pub(crate) mod replies;
 pub(crate) mod requests;
 

@@ -158,7 +158,7 @@ fn judge_hello(core: &Core, index: u32, hello: &Admission<'_>) -> Result<Option<
     if hello.name().as_str() != channel.name.as_str() {
         return Err(RejectReason::ChannelMismatch);
     }
-    if hello.rid() == channel.body.identity().rid.as_bytes() {
+    if channel.is_own(hello.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
     if core.host_state != HostState::Serving {
@@ -250,9 +250,7 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
         return Err(RejectReason::ChannelMismatch);
     }
     let rid = admit.rid();
-    if rid == channel.body.identity().rid.as_bytes()
-        || expects.rid.as_ref().is_some_and(|expected| expected.as_bytes() != rid)
-    {
+    if channel.is_own(rid) || expects.rid.as_ref().is_some_and(|expected| expected.as_bytes() != rid) {
         return Err(RejectReason::IdentityMismatch);
     }
     if expects.generation.is_some_and(|expected| expected != admit.generation()) {

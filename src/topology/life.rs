@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::table::{Behind, IntentPhase, LaneEntry};
-use super::{ChannelEnd, Core, News, Unanswered};
-use crate::io::{Dial, Linger};
+use super::table::{Behind, IntentPhase};
+use super::{ChannelEnd, Core, News, Unanswered, fanout, intents};
+use crate::io::Linger;
 use crate::link::connection::{
     Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
 };
@@ -17,36 +17,10 @@ use crate::name::Rid;
 use crate::rotation::{Looked, PeerKey};
 use crate::wire::{Admission, HostState, Pair, Record, RejectReason};
 
-/// How long a redial waits for the last lane to be physically closed, in watched time.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a connection that is read out must bring nothing, by the true clock.
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// A fenced connection is told so at most this often, in clock time.
 const REJECT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Begins an attempt on an intent.
-pub(crate) fn dial(core: &mut Core, intent: u32) {
-    let wish = &core.table.intents[intent as usize];
-    let channel = wish.channel;
-    let lane_index = core.table.lanes.vacant_key() as u32;
-    let bytes_max = core.channels.get(channel).bytes_max;
-    let lane = match core.io.dial(Dial::Dealer, &wish.endpoint, lane_index, bytes_max) {
-        Ok(lane) => lane,
-        Err(error) => {
-            log::warn!("{}: {error}", wish.endpoint);
-            fail(core, intent, Failure::NoSocket, None);
-            return;
-        }
-    };
-    let id = core.table.next_id();
-    let (key, share) = core.rotation.add_dedicated(lane_index, id.index);
-    let behind = Behind::Dialled { connection: id.index };
-    core.add_lane(LaneEntry { id: lane, key, behind });
-    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
-    add(core, id, channel, lane_index, Side::Dialled { intent }, Phase::Dialling, share, pair);
-    core.table.intents[intent as usize].phase = IntentPhase::Connected { connection: id.index };
-    core.agenda.handshake(&core.watch.moment(), id);
-}
 
 /// A route spoke that nobody knows: it gets a place in the table, if there is one.
 pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
@@ -63,7 +37,7 @@ pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
 }
 
 #[expect(clippy::too_many_arguments, reason = "one place makes every connection")]
-fn add(
+pub(super) fn add(
     core: &mut Core,
     id: ConnectionId,
     channel: u32,
@@ -83,6 +57,7 @@ fn add(
         check: None,
         pair,
         peer: None,
+        source: None,
         admission: Vec::new(),
         peer_state: HostState::Preparing,
         peer_bytes_max: 0,
@@ -98,8 +73,12 @@ fn add(
 /// The transport of a dialled connection is up: our hello goes out.
 pub(crate) fn connected(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get_mut(index) else { return };
-    if connection.phase == Phase::Dialling {
-        connection.phase = Phase::Greeting;
+    if connection.phase != Phase::Dialling {
+        return;
+    }
+    connection.phase = Phase::Greeting;
+    // A publisher is not spoken to.
+    if core.channels.get(connection.channel).body.is_some() {
         core.owe_greeting(index);
     }
 }
@@ -278,6 +257,7 @@ fn sweep_one(core: &mut Core, index: u32) {
     let Phase::Closing(how) = connection.phase else { return };
     let successor = connection.successor.take();
     let peer = connection.peer.clone();
+    let source = connection.source.take();
     core.table.unname(index);
     while let Some(request) = core.requests.next_of(index) {
         core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
@@ -287,6 +267,7 @@ fn sweep_one(core: &mut Core, index: u32) {
         core.counters.count(reason);
         core.news.push_back(News::Lost { peer, reason });
     }
+    fanout::lost(core, source, how);
     let_go(core, index, how);
     if let Some(held) = successor.and_then(|successor| core.table.find(successor)) {
         if held.phase == Phase::Held {
@@ -315,74 +296,7 @@ fn let_go(core: &mut Core, index: u32, how: End) {
                 core.io.close(entry.id, linger);
                 entry.behind = Behind::Closed { intent: Some(intent) };
             }
-            if let End::Failed(failure) = how {
-                tell_failed(core, intent, failure);
-            }
-            plan_retry(core, intent, how, Some(lane));
-        }
-    }
-}
-
-/// An attempt came to nothing before there was a connection.
-fn fail(core: &mut Core, intent: u32, failure: Failure, closing: Option<u32>) {
-    tell_failed(core, intent, failure);
-    plan_retry(core, intent, End::Failed(failure), closing);
-}
-
-fn tell_failed(core: &mut Core, intent: u32, failure: Failure) {
-    let wish = &core.table.intents[intent as usize];
-    let channel = core.channels.get(wish.channel).name.clone();
-    core.news.push_back(News::Failed { channel, endpoint: wish.endpoint.clone(), failure });
-}
-
-/// Puts an intent's next attempt on the agenda.
-fn plan_retry(core: &mut Core, intent: u32, end: End, closing: Option<u32>) {
-    let moment = core.watch.moment();
-    let wish = &mut core.table.intents[intent as usize];
-    wish.last_end = Some(end);
-    if core.host_state == HostState::Stopped {
-        wish.phase = IntentPhase::Off;
-        return;
-    }
-    if let End::Failed(Failure::Refused(reason)) = end {
-        if !reason.may_be_retried() {
-            wish.phase = IntentPhase::NotRequired;
-            return;
-        }
-    }
-    let retry = moment.now.plus(wish.backoff.next());
-    wish.phase = IntentPhase::Waiting { retry, closing, give_up: moment.watched.plus(CLOSE_PATIENCE) };
-    core.agenda.retry(retry, intent);
-}
-
-/// An intent's retry came due: the next attempt begins, unless the last one's lane is not physically closed yet.
-pub(crate) fn retry(core: &mut Core, intent: u32) {
-    let moment = core.watch.moment();
-    let IntentPhase::Waiting { retry, closing, give_up } = core.table.intents[intent as usize].phase else {
-        return;
-    };
-    if retry > moment.now {
-        return;
-    }
-    if closing.is_some() && moment.watched < give_up {
-        // The lane's last event brings the retry forward.
-        let again = moment.now.plus(give_up.since(moment.watched));
-        core.agenda.retry(again, intent);
-        return;
-    }
-    dial(core, intent);
-}
-
-/// A lane's last event came: its connections are physically gone.
-pub(crate) fn stopped(core: &mut Core, lane: u32) {
-    let Some(entry) = core.table.lanes.get(lane as usize) else { return };
-    let Behind::Closed { intent } = entry.behind else { return };
-    core.table.lanes.remove(lane as usize);
-    let Some(intent) = intent else { return };
-    if let IntentPhase::Waiting { retry, closing, .. } = &mut core.table.intents[intent as usize].phase {
-        if *closing == Some(lane) {
-            *closing = None;
-            core.agenda.retry(*retry, intent);
+            intents::ended(core, intent, how, Some(lane));
         }
     }
 }
@@ -426,7 +340,7 @@ pub(crate) fn set_state(core: &mut Core, state: HostState) {
     }
     core.host_state = state;
     for index in 0..core.channels.list.len() {
-        if core.channels.list[index].body.set_state(state) {
+        if core.channels.list[index].body.as_mut().is_some_and(|body| body.set_state(state)) {
             announce(core, index as u32);
         }
     }
@@ -465,10 +379,15 @@ pub(crate) fn stop(core: &mut Core) {
         intent.phase = IntentPhase::Off;
     }
     for channel in &core.channels.list {
-        let ChannelEnd::Server { lane, .. } = channel.end else { continue };
+        let (ChannelEnd::Server { lane, .. } | ChannelEnd::Publisher { lane, .. }) = channel.end else {
+            continue;
+        };
         let Some(entry) = core.table.lanes.get_mut(lane as usize) else { continue };
         core.io.close(entry.id, Linger::Orderly);
         core.rotation.remove_lane(entry.key);
+        if let ChannelEnd::Publisher { check, .. } = channel.end {
+            core.liveness.end(check);
+        }
     }
     core.table.forget_accepted();
 }

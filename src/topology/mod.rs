@@ -3,6 +3,8 @@
 
 pub(crate) mod agenda;
 pub(crate) mod client_server;
+pub(crate) mod fanout;
+pub(crate) mod intents;
 pub(crate) mod life;
 mod owed;
 pub(crate) mod register;
@@ -17,16 +19,19 @@ use std::time::Duration;
 use crate::clock::{Clock, ClockTime, Watch};
 use crate::config::Config;
 use crate::io::{Inbound, Io};
+use crate::link::backoff::Backoff;
 use crate::link::connection::{Failure, LostReason, Peer};
+use crate::link::publisher::Source;
 use crate::link::replies::Replies;
 use crate::link::requests::{RequestId, Requests};
-use crate::liveness::Liveness;
+use crate::liveness::{CheckKey, Liveness};
 use crate::name::{BindEndpoint, ChannelName, Endpoint};
 use crate::rotation::Rotation;
 use crate::wire::{AdmissionBody, HostState};
 use agenda::Agenda;
+use fanout::Subscription;
 use selection::Members;
-use table::{LaneEntry, Table};
+use table::{Expects, Intent, IntentPhase, LaneEntry, Table};
 
 /// All that one engine has, but the host and the buffers of the running turn.
 #[derive(Debug)]
@@ -104,7 +109,7 @@ impl Core {
     /// The host enters a state of pressure, on every lane there is.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         self.pressure = pressure;
-        for (_, LaneEntry { key, .. }) in &self.table.lanes {
+        for (_, LaneEntry { key, .. }) in self.table.lanes.iter().filter(|(_, lane)| !lane.is_fanout) {
             match pressure {
                 Pressure::Running => self.rotation.resume(*key),
                 Pressure::Paused => self.rotation.pause(*key, self.config.pause_limits()),
@@ -114,7 +119,7 @@ impl Core {
 
     /// Takes a new lane in, under the pressure that the host is in, before anyone can know of it.
     pub(crate) fn add_lane(&mut self, entry: LaneEntry) {
-        if self.pressure == Pressure::Paused {
+        if self.pressure == Pressure::Paused && !entry.is_fanout {
             self.rotation.pause(entry.key, self.config.pause_limits());
         }
         self.table.lanes.insert(entry);
@@ -129,6 +134,17 @@ impl Core {
     pub(crate) fn is_due_before(&self, earlier: Due) -> bool {
         let Due { time_out, read_out } = self.due();
         read_out > earlier.read_out || time_out.is_some_and(|at| earlier.time_out.is_none_or(|due| at < due))
+    }
+
+    /// Takes in a new wish for a connection; its first attempt is due at once.
+    pub(crate) fn add_intent(&mut self, channel: u32, endpoint: Endpoint, expects: Expects) -> u32 {
+        let moment = self.watch.moment();
+        let backoff = Backoff::new(self.draw());
+        let phase = IntentPhase::Waiting { retry: moment.now, closing: None, give_up: moment.watched };
+        let intent = Intent { channel, endpoint, expects, backoff, phase, last_end: None, was_ready: false };
+        let index = self.table.add_intent(intent);
+        self.agenda.retry(moment.now, index);
+        index
     }
 
     /// Whether something waits that needs no new input.
@@ -150,11 +166,18 @@ pub(crate) struct Due {
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: ChannelName,
-    /// What we say of ourselves on it.
-    pub(crate) body: AdmissionBody,
+    /// What we say of ourselves on it; nothing on a fanout channel, which has no handshake.
+    pub(crate) body: Option<AdmissionBody>,
     /// The largest record we take; 0 is no limit.
     pub(crate) bytes_max: u32,
     pub(crate) end: ChannelEnd,
+}
+
+impl Channel {
+    /// Whether a RID is the one we go by here.
+    fn is_own(&self, rid: &[u8]) -> bool {
+        self.body.as_ref().is_some_and(|body| body.identity().rid.as_bytes() == rid)
+    }
 }
 
 /// Which end of its channel it is.
@@ -164,6 +187,10 @@ pub(crate) enum ChannelEnd {
     Server { lane: u32, bound: BindEndpoint },
     /// It dials, and picks among those it reached. A member of the selector is an intent.
     Client { members: Members },
+    /// It publishes; `published` counts its records.
+    Publisher { lane: u32, bound: BindEndpoint, check: CheckKey, published: u32 },
+    /// It hears each publisher on a lane of its own.
+    Subscriber(Subscription),
 }
 
 /// The registered channels by number and by name.
@@ -172,6 +199,8 @@ pub(crate) struct Channels {
     pub(crate) list: Vec<Channel>,
     servers: HashMap<ChannelName, u32>,
     clients: HashMap<ChannelName, u32>,
+    publishers: HashMap<ChannelName, u32>,
+    subscribers: HashMap<ChannelName, u32>,
 }
 
 impl Channels {
@@ -180,6 +209,8 @@ impl Channels {
         let names = match channel.end {
             ChannelEnd::Server { .. } => &mut self.servers,
             ChannelEnd::Client { .. } => &mut self.clients,
+            ChannelEnd::Publisher { .. } => &mut self.publishers,
+            ChannelEnd::Subscriber(_) => &mut self.subscribers,
         };
         names.insert(channel.name.clone(), index);
         self.list.push(channel);
@@ -194,6 +225,14 @@ impl Channels {
         self.clients.get(name).copied()
     }
 
+    pub(crate) fn publisher(&self, name: &ChannelName) -> Option<u32> {
+        self.publishers.get(name).copied()
+    }
+
+    pub(crate) fn subscriber(&self, name: &ChannelName) -> Option<u32> {
+        self.subscribers.get(name).copied()
+    }
+
     /// A channel is never removed, so a number given out stands for ever.
     pub(crate) fn get(&self, index: u32) -> &Channel {
         &self.list[index as usize]
@@ -203,7 +242,7 @@ impl Channels {
     pub(crate) fn members_mut(&mut self, index: u32) -> Option<&mut Members> {
         match &mut self.list[index as usize].end {
             ChannelEnd::Client { members } => Some(members),
-            ChannelEnd::Server { .. } => None,
+            ChannelEnd::Server { .. } | ChannelEnd::Publisher { .. } | ChannelEnd::Subscriber(_) => None,
         }
     }
 }
@@ -228,6 +267,8 @@ pub(crate) enum News {
     Failed { channel: ChannelName, endpoint: Endpoint, failure: Failure },
     Ended { request: RequestId, why: Unanswered },
     Stalled { unwatched: Duration },
+    PublisherReady(Arc<Source>),
+    PublisherLost { source: Arc<Source>, reason: LostReason },
 }
 
 /// Why a request ended without an answer from the peer.
@@ -254,6 +295,8 @@ pub struct Counters {
     pub misdirected: u64,
     /// Records from connections that are not admitted, or no longer.
     pub unadmitted: u64,
+    /// Published records that no filter asks for: their topics only begin like the beacon's.
+    pub unsubscribed: u64,
     /// Records that broke the protocol.
     pub protocol_errors: u64,
     /// Connections refused.

@@ -35,7 +35,7 @@ impl Core {
     fn send_admission(&mut self, index: u32, announce: Announce) -> Result<(), SendError> {
         let connection = self.table.get(index).ok_or(SendError::NoLane)?;
         self.head.clear();
-        let body = &self.channels.get(connection.channel).body;
+        let Some(body) = &self.channels.get(connection.channel).body else { return Err(SendError::NoLane) };
         body.emit(announce, Lane::Application, connection.pair, &mut self.head);
         self.send_head(index, &[])
     }

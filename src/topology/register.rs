@@ -1,12 +1,11 @@
 //! Registration: what a host says it serves or wants, checked whole before anything is changed.
 
 use super::selection::Members;
-use super::table::{Behind, Expects, Intent, IntentPhase, LaneEntry, Listener};
+use super::table::{Behind, Expects, LaneEntry, Listener};
 use super::{Channel, ChannelEnd, Core};
 use crate::config::random;
 use crate::error::{MESSAGE_BYTES_MIN, RegisterError};
 use crate::io::Listen;
-use crate::link::backoff::Backoff;
 use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid, SecurityId, Weight};
 use crate::wire::{AdmissionBody, HostState, Identity, Service};
 
@@ -181,8 +180,10 @@ pub(crate) fn serve(core: &mut Core, server: Server) -> Result<BindEndpoint, Reg
     let body = body(core.host_state, service, &node, endpoint, vec![(channel.clone(), weight)]);
     let key = core.rotation.add_shared(lane);
     let end = ChannelEnd::Server { lane, bound: bound.clone() };
-    let index = core.channels.add(Channel { name: channel, body, bytes_max: node.bytes_max, end });
-    core.add_lane(LaneEntry { id, key, behind: Behind::Listener(Listener::new(index)) });
+    let index =
+        core.channels.add(Channel { name: channel, body: Some(body), bytes_max: node.bytes_max, end });
+    let behind = Behind::Listener(Listener::new(index));
+    core.add_lane(LaneEntry { id, key, behind, is_fanout: false });
     Ok(bound)
 }
 
@@ -204,32 +205,16 @@ pub(crate) fn connect(core: &mut Core, client: Client) -> Result<(), RegisterErr
     let service = Service::Client { channel: channel.clone(), max_message: node.bytes_max };
     let body = body(core.host_state, service, &node, None, Vec::new());
     let end = ChannelEnd::Client { members: Members::default() };
-    let index = core.channels.add(Channel { name: channel, body, bytes_max: node.bytes_max, end });
+    let index =
+        core.channels.add(Channel { name: channel, body: Some(body), bytes_max: node.bytes_max, end });
     for (endpoint, expects) in servers {
-        let backoff = Backoff::new(core.draw());
-        add_intent(core, index, endpoint, expects, backoff);
+        let intent = core.add_intent(index, endpoint, expects);
+        if let Some(members) = core.channels.members_mut(index) {
+            // What the server says of itself at the handshake comes in its place.
+            members.set(intent, WEIGHT_DEFAULT);
+        }
     }
     Ok(())
-}
-
-fn add_intent(core: &mut Core, channel: u32, endpoint: Endpoint, expects: Expects, backoff: Backoff) {
-    let moment = core.watch.moment();
-    let intent = core.table.intents.len() as u32;
-    let phase = IntentPhase::Waiting { retry: moment.now, closing: None, give_up: moment.watched };
-    core.table.intents.push(Intent {
-        channel,
-        endpoint,
-        expects,
-        backoff,
-        phase,
-        last_end: None,
-        was_ready: false,
-    });
-    if let Some(members) = core.channels.members_mut(channel) {
-        // What the server says of itself at the handshake comes in its place.
-        members.set(intent, WEIGHT_DEFAULT);
-    }
-    core.agenda.retry(moment.now, intent);
 }
 
 /// What no node may ask for.

@@ -18,6 +18,8 @@ pub(crate) struct LaneEntry {
     pub(crate) id: LaneId,
     pub(crate) key: LaneKey,
     pub(crate) behind: Behind,
+    /// Whether what comes by it are published records: they are no service records, and no pause applies to them.
+    pub(crate) is_fanout: bool,
 }
 
 /// Who is behind a lane.
@@ -27,6 +29,8 @@ pub(crate) enum Behind {
     Dialled { connection: u32 },
     /// All who dialled a listening server.
     Listener(Listener),
+    /// Whoever hears our publisher. Nothing comes from there.
+    Publisher,
     /// Nobody any more: the socket is closed and its last event is awaited.
     Closed { intent: Option<u32> },
 }
@@ -70,7 +74,7 @@ pub(crate) enum IntentPhase {
     Connected { connection: u32 },
     /// The other side said that no connection is needed. Not retried.
     NotRequired,
-    /// The host stopped.
+    /// Not wanted any more, or the host stopped.
     Off,
 }
 
@@ -197,6 +201,25 @@ impl Table {
         loser
     }
 
+    /// Takes in an intent, in the place of one that is over and done with if there is one.
+    pub(crate) fn add_intent(&mut self, intent: Intent) -> u32 {
+        let closing = |index: u32| {
+            let awaited =
+                |lane: &LaneEntry| matches!(lane.behind, Behind::Closed { intent } if intent == Some(index));
+            let dialled =
+                |each: &Connection| matches!(each.side, Side::Dialled { intent } if intent == index);
+            self.lanes.iter().any(|(_, lane)| awaited(lane)) || self.iter().any(|(_, each)| dialled(each))
+        };
+        let free =
+            (0..).zip(&self.intents).find(|&(index, old)| old.phase == IntentPhase::Off && !closing(index));
+        if let Some((index, _)) = free {
+            self.intents[index as usize] = intent;
+            return index;
+        }
+        self.intents.push(intent);
+        self.intents.len() as u32 - 1
+    }
+
     /// Forgets all who dialled us, and that anybody listens: the listening lanes are closed.
     pub(crate) fn forget_accepted(&mut self) {
         let accepted: Vec<u32> = self
@@ -208,7 +231,7 @@ impl Table {
             self.remove(index);
         }
         for (_, entry) in &mut self.lanes {
-            if matches!(entry.behind, Behind::Listener(_)) {
+            if matches!(entry.behind, Behind::Listener(_) | Behind::Publisher) {
                 entry.behind = Behind::Closed { intent: None };
             }
         }
@@ -221,14 +244,14 @@ impl Table {
     pub(crate) fn listener(&self, lane: u32) -> Option<&Listener> {
         match &self.lane(lane)?.behind {
             Behind::Listener(listener) => Some(listener),
-            Behind::Dialled { .. } | Behind::Closed { .. } => None,
+            Behind::Dialled { .. } | Behind::Publisher | Behind::Closed { .. } => None,
         }
     }
 
     fn listener_mut(&mut self, lane: u32) -> Option<&mut Listener> {
         match &mut self.lanes.get_mut(lane as usize)?.behind {
             Behind::Listener(listener) => Some(listener),
-            Behind::Dialled { .. } | Behind::Closed { .. } => None,
+            Behind::Dialled { .. } | Behind::Publisher | Behind::Closed { .. } => None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! physical close (000 §5); its descriptors are for correlation, never an identity.
 
 use super::table::Behind;
-use super::{Core, life};
+use super::{Core, intents, life};
 use crate::io::LaneEvent;
 use crate::link::connection::{End, Failure};
 
@@ -13,7 +13,7 @@ pub(crate) fn hear(core: &mut Core) {
             // The lane's slot is free from now on; nothing else is known by this id.
             LaneEvent::Stopped => {
                 if let Some((lane, _)) = core.table.lanes.iter().find(|(_, entry)| entry.id == id) {
-                    life::stopped(core, lane as u32);
+                    intents::stopped(core, lane as u32);
                 }
             }
             event => {
@@ -21,7 +21,7 @@ pub(crate) fn hear(core: &mut Core) {
                 match core.table.lane(lane).map(|entry| &entry.behind) {
                     Some(&Behind::Dialled { connection }) => dialled(core, connection, event),
                     Some(Behind::Listener(_)) => listening(core, lane, event),
-                    Some(Behind::Closed { .. }) | None => {}
+                    Some(Behind::Publisher | Behind::Closed { .. }) | None => {}
                 }
             }
         }

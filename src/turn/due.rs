@@ -3,13 +3,19 @@
 use crate::clock::Moment;
 use crate::liveness::{Due, Look, Verdict};
 use crate::rotation::Looked;
-use crate::topology::{Core, News, Unanswered, life};
+use crate::topology::{Core, News, Unanswered, fanout, intents, life};
 
-/// Sends the asks that are due.
+/// Sends the asks and beacons that are due.
 pub(super) fn asks(core: &mut Core, moment: &Moment) {
     let mut sweep = core.liveness.sweep(moment);
     while let Some(due) = core.liveness.next_due(&mut sweep) {
-        let Due::Ask { owner, id, missed, .. } = due else { continue };
+        let (owner, id, missed) = match due {
+            Due::Ask { owner, id, missed, .. } => (owner, id, missed),
+            Due::Beacon { owner } => {
+                fanout::beacon(core, owner);
+                continue;
+            }
+        };
         let peer = core.table.get(owner).and_then(|connection| connection.peer.clone());
         if let (Some(asks), Some(peer)) = (missed, peer) {
             core.news.push_back(News::Missed { peer, asks });
@@ -47,6 +53,6 @@ pub(super) fn time_outs(core: &mut Core, moment: &Moment) {
         life::handshake_over(core, id);
     }
     while let Some(intent) = core.agenda.next_retry(moment.now) {
-        life::retry(core, intent);
+        intents::retry(core, intent);
     }
 }

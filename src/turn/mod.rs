@@ -123,6 +123,10 @@ fn tell<H: Host>(core: &mut Core, host: &mut H) {
                 let outcome = Completion::Unanswered(*why);
                 host.on_event(Event::Completed { request: *request, outcome }, outbox);
             }
+            News::PublisherReady(publisher) => host.on_event(Event::PublisherReady { publisher }, outbox),
+            News::PublisherLost { source: publisher, reason } => {
+                host.on_event(Event::PublisherLost { publisher, reason: *reason }, outbox);
+            }
             News::Stalled { unwatched } => host.on_event(Event::Stalled { unwatched: *unwatched }, outbox),
         }
     }

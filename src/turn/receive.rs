@@ -5,7 +5,7 @@ use crate::io::Inbound;
 use crate::rotation::{self, Offer, PeerKey, Service};
 use crate::topology::client_server::{self, Step};
 use crate::topology::table::Behind;
-use crate::topology::{Core, Pressure, life};
+use crate::topology::{Core, Pressure, fanout, life};
 use crate::wire::{Outcome, Record};
 
 /// Runs the turn's rotation and says what it did.
@@ -31,10 +31,10 @@ pub(super) fn run<H: Host>(core: &mut Core, inbound: &mut Inbound, host: &mut H)
 /// Serves one lane: what is held for its peers, then what can be read.
 fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host: &mut H) {
     let Some(entry) = core.table.lane(service.owner) else { return };
-    let lane = entry.id;
+    let (lane, is_fanout) = (entry.id, entry.is_fanout);
     let dialled = match entry.behind {
         Behind::Dialled { connection } => Some(connection),
-        Behind::Listener(_) | Behind::Closed { .. } => None,
+        Behind::Listener(_) | Behind::Publisher | Behind::Closed { .. } => None,
     };
     let clock = core.clock;
     while let Some(mut held) = core.rotation.next_held() {
@@ -45,7 +45,22 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
     while core.rotation.may_read() {
         if core.io.receive(lane, inbound) {
             let from = dialled.or_else(|| sender(core, service.owner, inbound));
-            offer(core, from, inbound, host);
+            let share =
+                from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |each| each.share);
+            match (core.rotation.offer(share, inbound.bytes() as u64), from) {
+                // A publisher has no hold: what it has left stays in its own socket.
+                (Offer::Deliver, Some(index)) if is_fanout => published(core, index, inbound, host),
+                // A paused host is spared what is meant for it; what keeps the connection alive goes on.
+                (Offer::Deliver, Some(_))
+                    if core.pressure == Pressure::Paused && is_for_the_host(inbound) =>
+                {
+                    drop(core.rotation.hold(std::mem::take(inbound)));
+                }
+                (Offer::Deliver, Some(index)) => handle(core, index, inbound, host),
+                (Offer::Hold, _) => drop(core.rotation.hold(std::mem::take(inbound))),
+                // The table is full and the sender a stranger. It has no place to remember an answer by, and gets none.
+                (Offer::Gone | Offer::Deliver, _) => core.counters.unadmitted += 1,
+            }
         } else {
             core.rotation.emptied();
         }
@@ -53,19 +68,14 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
     }
 }
 
-/// Takes one record that was read: it is handled now, or set aside until its peer's next share.
-fn offer<H: Host>(core: &mut Core, from: Option<u32>, inbound: &mut Inbound, host: &mut H) {
-    let share =
-        from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
-    match (core.rotation.offer(share, inbound.bytes() as u64), from) {
-        // A paused host is spared what is meant for it; what keeps the connection alive goes on.
-        (Offer::Deliver, Some(_)) if core.pressure == Pressure::Paused && is_for_the_host(inbound) => {
-            drop(core.rotation.hold(std::mem::take(inbound)));
-        }
-        (Offer::Deliver, Some(index)) => handle(core, index, inbound, host),
-        (Offer::Hold, _) => drop(core.rotation.hold(std::mem::take(inbound))),
-        // The table is full and the sender a stranger. It has no place to remember an answer by, so it gets none.
-        (Offer::Gone | Offer::Deliver, _) => core.counters.unadmitted += 1,
+/// Handles one published record to the end.
+fn published<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host: &mut H) {
+    let wanted = fanout::take(core, index, inbound);
+    super::tell(core, host);
+    let source = core.table.get(index).and_then(|connection| connection.source.clone());
+    if let (true, Some(publisher)) = (wanted, &source) {
+        let event = Event::Published { publisher, topic: inbound.head(), parts: inbound.parts() };
+        host.on_event(event, &mut Outbox::in_turn(core));
     }
 }
 

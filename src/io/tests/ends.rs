@@ -108,7 +108,7 @@ fn a_stale_id_is_a_value_everywhere() {
 
     let mut record = Inbound::default();
     assert_eq!(io.send(stale, None, b"", &[]), Err(SendError::NoLane));
-    assert!(!io.receive(stale, &mut record) && !io.subscribe(stale, b""));
+    assert!(!io.receive(stale, &mut record) && !io.filter(stale, b"", true));
     assert_eq!(io.owner(stale), None);
     io.refresh(stale);
     io.drain_monitor(stale);

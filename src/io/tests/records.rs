@@ -55,7 +55,7 @@ fn a_subscriber_gets_what_it_subscribed_to() {
     let io = &mut io();
     let (publisher, bound) = io.listen(Listen::Pub, &text("tcp://127.0.0.1:*"), 0, 0).unwrap();
     let subscriber = io.dial(Dial::Sub, &Endpoint::try_from(&bound).unwrap(), 0, 0).unwrap();
-    assert!(io.subscribe(subscriber, b"a"));
+    assert!(io.filter(subscriber, b"a", true));
     let mut record = Inbound::default();
     wait(io, "a publication", |io| {
         for topic in [&b"b"[..], b"ab"] {

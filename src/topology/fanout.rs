@@ -1,0 +1,370 @@
+//! Classic fanout: publishers that prove their life by beacons, subscribers that judge each publisher alone (000 §4).
+//!
+//! A subscriber has one SUB lane, one connection and one deadline for each publisher, so that one publisher's silence is
+//! never another's. Nothing is ever sent to a publisher.
+
+use std::sync::Arc;
+
+use super::table::{Behind, Expects, Intent, IntentPhase, LaneEntry};
+use super::{Channel, ChannelEnd, Core, News, intents, life};
+use crate::error::{NoRoute, RegisterError, SendError};
+use crate::io::{Inbound, Listen};
+use crate::link::connection::{End, Failure, LostReason, Phase, Side};
+use crate::link::publisher::Source;
+use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid};
+use crate::wire::{BEACON_PAYLOAD, FanoutRecord, HostState, PARTS_MAX, RESERVED_TOPIC, classify};
+
+/// The most parts that a published record carries beside its topic.
+pub(crate) const PUBLISHED_PARTS_MAX: usize = PARTS_MAX - 1;
+/// Publishing looks for the credit that subscribers gave back once in so many records: a send alone looks too seldom, and
+/// what finds a queue full is dropped.
+const RECORDS_PER_REFRESH: u32 = 32;
+
+/// A publisher of one fanout channel, to be registered with [`Engine::broadcast`](crate::Engine::broadcast).
+///
+/// ```
+/// use wakeful::{ChannelName, Publisher};
+/// let publisher = Publisher::new(ChannelName::new("ticks")?, "tcp://127.0.0.1:0".parse()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Publisher {
+    channel: ChannelName,
+    bind: BindEndpoint,
+}
+
+impl Publisher {
+    /// A publisher that binds `bind`.
+    pub fn new(channel: ChannelName, bind: BindEndpoint) -> Self {
+        Self { channel, bind }
+    }
+}
+
+/// What a Store says of one publisher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublisherDescriptor {
+    /// Where it publishes.
+    pub endpoint: Endpoint,
+    /// Its routing id.
+    pub rid: Rid,
+    /// Its lifecycle generation.
+    pub generation: Generation,
+}
+
+/// A subscriber of one fanout channel, to be registered with [`Engine::subscribe`](crate::Engine::subscribe). It has
+/// either fixed endpoints or the descriptors that the host pushes, never both.
+///
+/// ```
+/// use wakeful::{ChannelName, Subscriber};
+/// let subscriber = Subscriber::new(ChannelName::new("ticks")?)
+///     .publisher("tcp://127.0.0.1:5556".parse()?)
+///     .filter(b"EUR");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Subscriber {
+    channel: ChannelName,
+    endpoints: Vec<Endpoint>,
+    descriptors: Vec<PublisherDescriptor>,
+    filters: Vec<Vec<u8>>,
+}
+
+impl Subscriber {
+    /// A subscriber without publishers and without filters: it learns who is alive and receives nothing.
+    pub fn new(channel: ChannelName) -> Self {
+        Self { channel, endpoints: Vec::new(), descriptors: Vec::new(), filters: Vec::new() }
+    }
+
+    /// Adds a publisher by its endpoint.
+    #[must_use]
+    pub fn publisher(mut self, endpoint: Endpoint) -> Self {
+        self.endpoints.push(endpoint);
+        self
+    }
+
+    /// Adds a publisher by its descriptor; [`Outbox::set_publishers`](crate::Outbox::set_publishers) replaces them all.
+    #[must_use]
+    pub fn described_publisher(mut self, descriptor: PublisherDescriptor) -> Self {
+        self.descriptors.push(descriptor);
+        self
+    }
+
+    /// Adds a filter: records whose topic begins with `prefix` are delivered; the empty prefix is all.
+    #[must_use]
+    pub fn filter(mut self, prefix: &[u8]) -> Self {
+        self.filters.push(prefix.to_vec());
+        self
+    }
+}
+
+/// What a subscriber wants from every publisher, and where its publishers come from.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) filters: Vec<Vec<u8>>,
+    is_described: bool,
+}
+
+/// Registers a publisher; its first beacon goes out at once.
+pub(crate) fn broadcast(core: &mut Core, publisher: Publisher) -> Result<BindEndpoint, RegisterError> {
+    let Publisher { channel, bind } = publisher;
+    if core.host_state == HostState::Stopped {
+        return Err(RegisterError::ShuttingDown);
+    }
+    if core.channels.publisher(&channel).is_some() {
+        return Err(RegisterError::SecondPublisher { channel });
+    }
+    let lane = core.table.lanes.vacant_key() as u32;
+    let (id, bound) = core
+        .io
+        .listen(Listen::Pub, &bind, lane, 0)
+        .map_err(|error| RegisterError::Io { endpoint: bind, error })?;
+    let key = core.rotation.add_shared(lane);
+    core.add_lane(LaneEntry { id, key, behind: Behind::Publisher, is_fanout: true });
+    let number = core.channels.list.len() as u32;
+    let check = core.liveness.beacon(number, &core.watch.moment());
+    let end = ChannelEnd::Publisher { lane, bound: bound.clone(), check, published: 0 };
+    let index = core.channels.add(Channel { name: channel, body: None, bytes_max: 0, end });
+    debug_assert_eq!(index, number);
+    beacon(core, index);
+    Ok(bound)
+}
+
+/// Registers a subscriber; its first attempts are due at once.
+pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), RegisterError> {
+    let Subscriber { channel, endpoints, descriptors, filters } = subscriber;
+    if core.host_state == HostState::Stopped {
+        return Err(RegisterError::ShuttingDown);
+    }
+    if core.channels.subscriber(&channel).is_some() {
+        return Err(RegisterError::SecondSubscriber { channel });
+    }
+    if !endpoints.is_empty() && !descriptors.is_empty() {
+        return Err(RegisterError::MixedSources { channel });
+    }
+    if filters.iter().any(|filter| *filter == RESERVED_TOPIC) {
+        return Err(RegisterError::ReservedTopic);
+    }
+    let is_described = endpoints.is_empty();
+    let manual = endpoints.into_iter().map(|endpoint| (endpoint, Expects::default()));
+    let wanted: Vec<_> = manual.chain(descriptors.into_iter().map(wish)).collect();
+    check_once(&channel, &wanted)?;
+    let end = ChannelEnd::Subscriber(Subscription { filters, is_described });
+    let index = core.channels.add(Channel { name: channel, body: None, bytes_max: 0, end });
+    for (endpoint, expects) in wanted {
+        core.add_intent(index, endpoint, expects);
+    }
+    Ok(())
+}
+
+/// Replaces the publishers of a described subscriber by those of a new snapshot. Those that stay are left alone.
+pub(crate) fn set_publishers(
+    core: &mut Core,
+    channel: &ChannelName,
+    descriptors: &[PublisherDescriptor],
+) -> Result<(), RegisterError> {
+    let (index, subscription) = subscription(core, channel)?;
+    if !subscription.is_described {
+        return Err(RegisterError::MixedSources { channel: channel.clone() });
+    }
+    let wanted: Vec<_> = descriptors.iter().cloned().map(wish).collect();
+    check_once(channel, &wanted)?;
+    let is_of_channel = |intent: &Intent| intent.channel == index && intent.phase != IntentPhase::Off;
+    let retired: Vec<u32> = (0..)
+        .zip(&core.table.intents)
+        .filter(|(_, intent)| is_of_channel(intent))
+        .filter(|(_, intent)| !wanted.iter().any(|wish| is_same(intent, wish)))
+        .map(|(number, _)| number)
+        .collect();
+    for intent in retired {
+        intents::retire(core, intent);
+    }
+    for wish in wanted {
+        if !core.table.intents.iter().any(|intent| is_of_channel(intent) && is_same(intent, &wish)) {
+            core.add_intent(index, wish.0, wish.1);
+        }
+    }
+    Ok(())
+}
+
+/// Adds a filter for all present and future publishers of a channel, or takes one away. Returns whether that changed
+/// anything.
+pub(crate) fn set_filter(
+    core: &mut Core,
+    channel: &ChannelName,
+    prefix: &[u8],
+    wanted: bool,
+) -> Result<bool, RegisterError> {
+    if prefix == RESERVED_TOPIC {
+        return Err(RegisterError::ReservedTopic);
+    }
+    let (index, subscription) = subscription(core, channel)?;
+    let at = subscription.filters.iter().position(|filter| filter == prefix);
+    match at {
+        None if wanted => subscription.filters.push(prefix.to_vec()),
+        Some(at) if !wanted => drop(subscription.filters.swap_remove(at)),
+        _ => return Ok(false),
+    }
+    let lanes: Vec<_> = core
+        .table
+        .iter()
+        .filter(|(_, connection)| connection.channel == index)
+        .filter_map(|(_, connection)| core.table.lane(connection.lane))
+        .map(|entry| entry.id)
+        .collect();
+    for lane in lanes {
+        core.io.filter(lane, prefix, wanted);
+    }
+    Ok(true)
+}
+
+/// Opens a fresh lane for its records: the beacon's topic, and what the application wants.
+pub(super) fn open(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get(index) else { return };
+    let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
+    else {
+        return;
+    };
+    let Some(lane) = core.table.lane(connection.lane) else { return };
+    core.io.filter(lane.id, &RESERVED_TOPIC, true);
+    for filter in filters {
+        core.io.filter(lane.id, filter, true);
+    }
+}
+
+/// Takes in one record of a publisher. Returns whether it is one for the host.
+pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
+    let moment = core.watch.moment();
+    let Some(connection) = core.table.get_mut(index) else { return false };
+    connection.last_received = Some(moment.now);
+    connection.quiet_since = None;
+    if let Phase::Closing(_) = connection.phase {
+        core.counters.unadmitted += 1;
+        return false;
+    }
+    let parts = inbound.parts();
+    let record = classify(inbound.head(), parts.len() + 1, parts.get(0));
+    if record == FanoutRecord::Malformed || inbound.is_truncated() {
+        core.counters.protocol_errors += 1;
+        life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
+        return false;
+    }
+    match (connection.phase, connection.check) {
+        (Phase::Ready, Some(key)) => core.liveness.heard(key, &moment),
+        (Phase::Dialling | Phase::Greeting, _) => make_ready(core, index),
+        _ => {}
+    }
+    record == FanoutRecord::Application && is_wanted(core, index, inbound.head())
+}
+
+/// A publisher's first valid record makes it ready.
+fn make_ready(core: &mut Core, index: u32) {
+    let moment = core.watch.moment();
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Side::Dialled { intent } = connection.side else { return };
+    connection.phase = Phase::Ready;
+    connection.check = Some(core.liveness.hear(index, &moment));
+    let wish = &mut core.table.intents[intent as usize];
+    wish.backoff.reset();
+    wish.was_ready = true;
+    let source = Arc::new(Source {
+        channel: core.channels.get(wish.channel).name.clone(),
+        endpoint: wish.endpoint.clone(),
+        rid: wish.expects.rid.clone(),
+        generation: wish.expects.generation,
+    });
+    if let Some(connection) = core.table.get_mut(index) {
+        connection.source = Some(source.clone());
+    }
+    core.news.push_back(News::PublisherReady(source));
+}
+
+/// Whether a filter of the application asks for a topic. A longer topic that only begins like the beacon's comes too,
+/// because filters match prefixes.
+fn is_wanted(core: &mut Core, index: u32, topic: &[u8]) -> bool {
+    let Some(connection) = core.table.get(index) else { return false };
+    let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
+    else {
+        return false;
+    };
+    let wanted = filters.iter().any(|filter| topic.starts_with(filter));
+    core.counters.unsubscribed += u64::from(!wanted);
+    wanted
+}
+
+/// Sends the beacon of a publisher.
+pub(crate) fn beacon(core: &mut Core, channel: u32) {
+    let ChannelEnd::Publisher { lane, .. } = core.channels.get(channel).end else { return };
+    let Some(entry) = core.table.lane(lane) else { return };
+    core.io.refresh(entry.id);
+    if let Err(error) = core.io.send(entry.id, None, &RESERVED_TOPIC, &[&BEACON_PAYLOAD]) {
+        log::error!("a beacon could not be sent: {error}");
+    }
+}
+
+/// Publishes one record. A full or absent subscriber never blocks it: for that one, ZeroMQ drops the record.
+pub(crate) fn publish(
+    core: &mut Core,
+    channel: &ChannelName,
+    topic: &[u8],
+    parts: &[&[u8]],
+) -> Result<(), SendError> {
+    if topic == RESERVED_TOPIC {
+        return Err(SendError::ReservedTopic);
+    }
+    if parts.len() > PUBLISHED_PARTS_MAX {
+        return Err(SendError::TooManyParts { parts: parts.len() });
+    }
+    if core.host_state == HostState::Stopped {
+        return Err(SendError::ShuttingDown);
+    }
+    let index = core.channels.publisher(channel).ok_or(SendError::UnknownChannel)?;
+    let ChannelEnd::Publisher { lane, published, .. } = &mut core.channels.list[index as usize].end else {
+        return Err(SendError::UnknownChannel);
+    };
+    *published = published.wrapping_add(1);
+    let refresh = *published % RECORDS_PER_REFRESH == 0;
+    let lane = core.table.lane(*lane).ok_or(SendError::ShuttingDown)?.id;
+    if refresh {
+        core.io.refresh(lane);
+    }
+    core.io.send(lane, None, topic, parts).map_err(|_| SendError::RouteNotConnected(NoRoute::Lost))
+}
+
+fn subscription<'a>(
+    core: &'a mut Core,
+    channel: &ChannelName,
+) -> Result<(u32, &'a mut Subscription), RegisterError> {
+    let unknown = || RegisterError::UnknownChannel { channel: channel.clone() };
+    let index = core.channels.subscriber(channel).ok_or_else(unknown)?;
+    match &mut core.channels.list[index as usize].end {
+        ChannelEnd::Subscriber(subscription) => Ok((index, subscription)),
+        _ => Err(unknown()),
+    }
+}
+
+fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> (Endpoint, Expects) {
+    (endpoint, Expects { rid: Some(rid), generation: Some(generation), security: None })
+}
+
+fn is_same(intent: &Intent, (endpoint, expects): &(Endpoint, Expects)) -> bool {
+    intent.endpoint == *endpoint && intent.expects == *expects
+}
+
+fn check_once(channel: &ChannelName, wanted: &[(Endpoint, Expects)]) -> Result<(), RegisterError> {
+    for (at, (endpoint, _)) in wanted.iter().enumerate() {
+        if wanted[..at].iter().any(|(earlier, _)| earlier == endpoint) {
+            return Err(RegisterError::EndpointTwice {
+                channel: channel.clone(),
+                endpoint: endpoint.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// How a publisher's connection ended, in the words the host hears.
+pub(super) fn lost(core: &mut Core, source: Option<Arc<Source>>, how: End) {
+    if let (Some(source), End::Lost(reason)) = (source, how) {
+        core.news.push_back(News::PublisherLost { source, reason });
+    }
+}
