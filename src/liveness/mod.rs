@@ -316,17 +316,18 @@ impl Liveness {
         matches!(check.duty, Duty::Ask(Ask::Owed { .. })).then(|| check.id())
     }
 
-    /// The id to ask with outside the grid, because the answer is wanted now: the outstanding one, or a new one. The
-    /// grid and its count of asked points do not move.
+    /// The id to ask with outside the grid, because the answer is wanted now: the outstanding one, or a new one. It is
+    /// awaited from here on, whatever the transport does with it. The grid and its count of asked points do not move.
     pub(crate) fn prompt(&mut self, key: CheckKey) -> Option<u64> {
         let check = self.find_mut(key)?;
-        match check.duty {
+        match &mut check.duty {
             Duty::Beacon | Duty::Hear => return None,
             Duty::Ask(Ask::Answered) => {
                 check.ask();
                 check.duty = Duty::Ask(Ask::Taken { at_once: false });
             }
-            Duty::Ask(_) => {}
+            Duty::Ask(Ask::Handed { sent } | Ask::Owed { sent }) => *sent = true,
+            Duty::Ask(Ask::Taken { .. }) => {}
         }
         Some(check.id())
     }
