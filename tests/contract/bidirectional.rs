@@ -152,7 +152,7 @@ fn a_half_open_connection_is_lost_at_exactly_15_s() {
     for mut scene in Scene::at_either_end(1) {
         scene.follow(ms(14_999));
         assert!(scene.is_ready(0));
-        assert_eq!(scene.missed(), [(s(5), 1), (s(10), 2)]);
+        assert_eq!(scene.missed(), [(s(5), name(0), 1), (s(10), name(0), 2)]);
         scene.follow(s(15));
         assert!(!scene.is_ready(0));
         assert_eq!(scene.lost(), [(s(15), name(0), LostReason::Silence(Silence::NoAnswer))]);

@@ -10,3 +10,4 @@ mod fanout;
 mod isolation;
 mod reconnect;
 mod scene;
+mod termination;

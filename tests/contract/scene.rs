@@ -123,9 +123,15 @@ impl Scene {
 
     /// Turns the engine, without time passing, until the host has heard of this many ends.
     pub fn until_lost(&mut self, ends: usize) {
+        let lost = |(_, event): &&(Duration, Owned)| matches!(event, Owned::Lost { .. });
+        self.until(&format!("{ends} ends"), |events| events.iter().filter(lost).count() >= ends);
+    }
+
+    /// Turns the engine, without time passing, until the events are such.
+    pub fn until(&mut self, what: &str, done: impl Fn(&[(Duration, Owned)]) -> bool) {
         let begin = Instant::now();
-        while self.lost().len() < ends {
-            assert!(begin.elapsed() < s(10), "not in 10 s: {ends} ends");
+        while !done(&self.events) {
+            assert!(begin.elapsed() < s(10), "not in 10 s: {what}");
             self.node.engine.wait(Some(ms(1)));
             self.node.turn();
             self.note();
@@ -141,10 +147,10 @@ impl Scene {
         lost.collect()
     }
 
-    /// Every early warning: when, and of how many asks.
-    pub fn missed(&self) -> Vec<(Duration, u8)> {
+    /// Every early warning: when, of whom, of how many asks.
+    pub fn missed(&self) -> Vec<(Duration, String, u8)> {
         let missed = self.events.iter().filter_map(|(at, event)| match event {
-            Owned::Missed { asks, .. } => Some((*at, *asks)),
+            Owned::Missed { peer, asks } => Some((*at, peer.rid().to_string(), *asks)),
             _ => None,
         });
         missed.collect()
