@@ -69,7 +69,12 @@ impl Node {
 
     /// A server of the usual channel; returns where it listens.
     pub fn server(name: &str) -> (Self, Endpoint) {
-        let mut node = Self::new();
+        Self::server_with(Config { seed: 7, ..Config::default() }, name)
+    }
+
+    /// The same with other settings.
+    pub fn server_with(config: Config, name: &str) -> (Self, Endpoint) {
+        let mut node = Self::with(config);
         let bound = node
             .engine
             .serve(Server::new(channel(), rid(name), "tcp://127.0.0.1:0".parse().unwrap()))

@@ -222,6 +222,11 @@ impl Seen {
 pub struct Raw {
     /// None once it was [killed](Raw::kill).
     socket: Option<zmq::Socket>,
+    /// Reads the socket's monitor, so it is dropped after it.
+    monitor: zmq::Socket,
+    /// Physical connections that a server has accepted, and that either end has seen end, as far as it looked.
+    pub accepted: usize,
+    pub disconnected: usize,
     /// Where a server listens, or what a client dialled.
     pub endpoint: Endpoint,
     /// The connection that a server speaks to: that of the last hello it [awaited](Raw::hello). Empty at a client.
@@ -236,9 +241,9 @@ pub struct Raw {
 impl Raw {
     /// A DEALER that has dialled and said nothing yet.
     pub fn client(rid: &str, server: &Endpoint) -> Self {
-        let socket = socket(zmq::DEALER);
+        let (socket, monitor) = open(zmq::DEALER);
         socket.connect(server.as_str()).unwrap();
-        Self::new(socket, server.clone(), Admission::client(rid))
+        Self::new(socket, monitor, server.clone(), Admission::client(rid))
     }
 
     /// A ROUTER that listens at a free port.
@@ -248,7 +253,7 @@ impl Raw {
 
     /// A ROUTER that listens there, as soon as it can: a port may take a moment to be free again.
     pub fn server_at(rid: &str, endpoint: &str) -> Self {
-        let socket = socket(zmq::ROUTER);
+        let (socket, monitor) = open(zmq::ROUTER);
         socket.set_identity(b"A").unwrap();
         socket.set_router_mandatory(true).unwrap();
         let begin = Instant::now();
@@ -258,7 +263,7 @@ impl Raw {
         }
         let endpoint: Endpoint = socket.get_last_endpoint().unwrap().unwrap().parse().unwrap();
         let admission = Admission::server(rid, endpoint.as_str(), 0);
-        Self::new(socket, endpoint, admission)
+        Self::new(socket, monitor, endpoint, admission)
     }
 
     /// A raw client that an engine's server has found ready. The engine's first probe is seen and not answered.
@@ -305,9 +310,18 @@ impl Raw {
         self.sync(node);
     }
 
-    fn new(socket: zmq::Socket, endpoint: Endpoint, admission: Admission) -> Self {
-        let socket = Some(socket);
-        Self { socket, endpoint, route: Vec::new(), admission, seen: Vec::new(), next_probe: 1 << 40 }
+    fn new(socket: zmq::Socket, monitor: zmq::Socket, endpoint: Endpoint, admission: Admission) -> Self {
+        Self {
+            socket: Some(socket),
+            monitor,
+            accepted: 0,
+            disconnected: 0,
+            endpoint,
+            route: Vec::new(),
+            admission,
+            seen: Vec::new(),
+            next_probe: 1 << 40,
+        }
     }
 
     /// Sends one record. It may not be refused.
@@ -332,6 +346,13 @@ impl Raw {
 
     /// Takes in what has come.
     pub fn poll(&mut self) {
+        while let Some(event) = receive(&self.monitor) {
+            match u16::from_ne_bytes([event[0][0], event[0][1]]) {
+                ACCEPTED => self.accepted += 1,
+                DISCONNECTED => self.disconnected += 1,
+                _ => {}
+            }
+        }
         let Some(socket) = &self.socket else { return };
         let routed = socket.get_socket_type() == Ok(zmq::ROUTER);
         while let Some(mut frames) = receive(socket) {
@@ -387,14 +408,24 @@ impl Raw {
     }
 }
 
-fn socket(kind: zmq::SocketType) -> zmq::Socket {
-    let socket = zmq::Context::new().socket(kind).unwrap();
-    socket.set_linger(0).unwrap();
-    socket.set_sndhwm(0).unwrap();
-    socket.set_rcvhwm(0).unwrap();
+const ACCEPTED: u16 = zmq::SocketEvent::ACCEPTED as u16;
+const DISCONNECTED: u16 = zmq::SocketEvent::DISCONNECTED as u16;
+
+/// A socket of its own context, and the reader of its monitor.
+fn open(kind: zmq::SocketType) -> (zmq::Socket, zmq::Socket) {
+    let context = zmq::Context::new();
+    let [socket, monitor] = [kind, zmq::PAIR].map(|kind| {
+        let socket = context.socket(kind).unwrap();
+        socket.set_linger(0).unwrap();
+        socket.set_sndhwm(0).unwrap();
+        socket.set_rcvhwm(0).unwrap();
+        socket
+    });
     // It never comes back by itself: a connection that ended stays ended.
     socket.set_reconnect_ivl(i32::MAX).unwrap();
-    socket
+    socket.monitor("inproc://monitor", i32::from(ACCEPTED | DISCONNECTED)).unwrap();
+    monitor.connect("inproc://monitor").unwrap();
+    (socket, monitor)
 }
 
 fn receive(socket: &zmq::Socket) -> Option<Vec<Vec<u8>>> {

@@ -1,0 +1,84 @@
+//! 000 §10, "Fanout": so far only its last line, which 000 §4 lays on every path that serves several connections.
+
+use wakeful::{Config, LostReason, Owned, Silence};
+
+use crate::scene::{Scene, name};
+use crate::support::raw::{Raw, channel_send};
+use crate::support::{CHANNEL, Node, ms, s};
+
+/// Two clients of one server, whose turns are ended by the count alone.
+fn two_clients() -> Scene {
+    let config = Config {
+        receive_time_max: ms(10),
+        turn_time_max: ms(100),
+        receive_bytes_max: 16 << 20,
+        ..Config::default()
+    };
+    let (mut node, endpoint) = Node::server_with(config, "server");
+    let raws = (0..2).map(|peer| Raw::join(&name(peer), &endpoint, &mut node)).collect();
+    Scene::begin(node, raws)
+}
+
+/// How many messages each of the two has had delivered in what the host heard.
+fn delivered(events: &[Owned]) -> [usize; 2] {
+    [name(0), name(1)].map(|name| {
+        let from =
+            |event: &&Owned| matches!(event, Owned::Message { peer, .. } if peer.rid().to_string() == name);
+        events.iter().filter(from).count()
+    })
+}
+
+/// While one peer floods, another one behind the same socket is served in every turn, and no turn takes more than 64
+/// records of the flooder.
+#[test]
+fn a_flooder_leaves_every_turn_room_for_the_others() {
+    let mut scene = two_clients();
+    const FLOOD: usize = 3_000;
+    const FEW: usize = 20;
+    for _ in 0..FLOOD {
+        scene.raws[0].send(&channel_send(CHANNEL), &[b"flood"]);
+    }
+    for _ in 0..FEW {
+        scene.raws[1].send(&channel_send(CHANNEL), &[b"drop"]);
+    }
+    let (mut of_flood, mut of_few, mut most) = (0, 0, 0);
+    let mut flood_before_the_last_drop = 0;
+    crate::support::until(&mut [&mut scene.node], "everything delivered", |nodes| {
+        let [flood, few] = delivered(&nodes[0].events());
+        most = most.max(flood);
+        (of_flood, of_few) = (of_flood + flood, of_few + few);
+        if few > 0 {
+            flood_before_the_last_drop = of_flood;
+        }
+        of_flood == FLOOD && of_few == FEW
+    });
+    assert!(most <= 64, "{most} records of one peer in one turn");
+    assert!(
+        flood_before_the_last_drop < FLOOD / 2,
+        "the quiet peer waited for {flood_before_the_last_drop} records of the flooder"
+    );
+}
+
+/// A flood does not keep the others' liveness from being checked, and is no evidence for the flooder.
+#[test]
+fn a_flood_costs_nobody_else_its_check_signal() {
+    let mut scene = two_clients();
+    scene.answers[1] = true;
+    scene.ack(1, scene.asked(1));
+    for second in 1..=30 {
+        if scene.is_ready(0) {
+            for _ in 0..500 {
+                scene.raws[0].send(&channel_send(CHANNEL), &[b"flood"]);
+            }
+        }
+        scene.follow(s(second));
+    }
+    assert!(scene.is_ready(1));
+    assert_eq!(scene.probes[1].len(), 7);
+    let [(at, peer, LostReason::Silence(Silence::NoAnswer | Silence::NoAnswerUnread))] = &scene.lost()[..]
+    else {
+        panic!("only the flooder is lost, by its own silence: {:?}", scene.lost());
+    };
+    assert_eq!((*at, peer), (s(15), &name(0)));
+    assert!(scene.missed().iter().all(|(_, peer, _)| *peer == name(0)));
+}

@@ -1,0 +1,163 @@
+//! What the chapters share: one engine with raw peers at the other end, and a diary of what happened at which virtual
+//! time. The host of the scene follows `next_due`, so it is watched in real time.
+#![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
+
+use std::time::{Duration, Instant};
+
+use wakeful::{Client, LostReason, Owned, RouteState};
+
+use crate::support::raw::{Raw, ack};
+use crate::support::{Node, channel, ms, rid, s};
+
+/// One engine and its raw peers, all ready at the beginning. None of them answers a probe unless it is told to.
+pub struct Scene {
+    pub node: Node,
+    pub raws: Vec<Raw>,
+    /// Each event of the host, and when after the beginning it came.
+    pub events: Vec<(Duration, Owned)>,
+    /// Each probe that each peer received.
+    pub probes: Vec<Vec<(Duration, u64)>>,
+    /// Which peers answer every probe at once.
+    pub answers: Vec<bool>,
+    began: Instant,
+}
+
+impl Scene {
+    /// The engine listens, and this many raw clients have come.
+    pub fn at_server(peers: usize) -> Self {
+        let (mut node, endpoint) = Node::server("server");
+        let raws = (0..peers).map(|peer| Raw::join(&name(peer), &endpoint, &mut node)).collect();
+        Self::begin(node, raws)
+    }
+
+    /// The engine dials, and has found this many raw servers.
+    pub fn at_client(peers: usize) -> Self {
+        let mut raws: Vec<Raw> = (0..peers).map(|peer| Raw::server(&name(peer))).collect();
+        let client = Client::new(channel(), rid("client"));
+        let client = raws.iter().fold(client, |client, raw| client.server(raw.endpoint.clone()));
+        let mut node = Node::new();
+        node.engine.connect(client).unwrap();
+        for raw in &mut raws {
+            raw.hello(&mut node);
+            raw.admit(&mut node);
+        }
+        Self::begin(node, raws)
+    }
+
+    /// The same scene with the engine at either end.
+    pub fn at_either_end(peers: usize) -> [Self; 2] {
+        [Self::at_server(peers), Self::at_client(peers)]
+    }
+
+    /// The scene begins as `node` is ready with all of `raws`.
+    pub fn begin(node: Node, raws: Vec<Raw>) -> Self {
+        assert_eq!(node.ready_peers(), raws.len());
+        let (probes, answers) = (vec![Vec::new(); raws.len()], vec![false; raws.len()]);
+        let began = node.now;
+        let mut scene = Self { node, raws, events: Vec::new(), probes, answers, began };
+        scene.hear();
+        scene
+    }
+
+    /// The virtual time since the beginning.
+    pub fn elapsed(&self) -> Duration {
+        self.node.now - self.began
+    }
+
+    /// Lets time pass up to `until` after the beginning, with a turn whenever the engine wants one.
+    pub fn follow(&mut self, until: Duration) {
+        let end = self.began + until;
+        let begin = Instant::now();
+        loop {
+            let due = self.node.engine.next_due().map(|due| due.at).filter(|at| *at <= end);
+            let last = due.is_none();
+            self.node.now = due.unwrap_or(end).max(self.node.now);
+            self.node.turn();
+            self.hear();
+            if last {
+                return;
+            }
+            assert!(begin.elapsed() < s(20), "the engine wants a turn without end");
+        }
+    }
+
+    /// Lets everything under way arrive, without time passing, and notes it.
+    pub fn hear(&mut self) {
+        for peer in 0..self.raws.len() {
+            if !self.is_ready(peer) {
+                continue;
+            }
+            self.raws[peer].sync(&mut self.node);
+            let ids = self.raws[peer].probes();
+            let at = self.elapsed();
+            self.probes[peer].extend(ids.iter().map(|id| (at, *id)));
+            if self.answers[peer] {
+                ids.iter().for_each(|id| self.ack(peer, *id));
+            }
+        }
+        self.note();
+    }
+
+    fn note(&mut self) {
+        let at = self.elapsed();
+        self.events.extend(self.node.events().into_iter().map(|event| (at, event)));
+    }
+
+    /// A peer sends this ACK, and the engine takes it in.
+    pub fn ack(&mut self, peer: usize, id: u64) {
+        self.raws[peer].send(&ack(id), &[]);
+        self.raws[peer].sync(&mut self.node);
+    }
+
+    /// The id that a peer was asked with last.
+    pub fn asked(&self, peer: usize) -> u64 {
+        self.probes[peer].last().expect("a ready peer was asked").1
+    }
+
+    pub fn is_ready(&self, peer: usize) -> bool {
+        let snapshot = self.node.engine.snapshot();
+        let name = name(peer);
+        let ready = snapshot.connections.iter().filter(|each| each.state == RouteState::Ready);
+        ready.map(|each| &each.peer).any(|peer| peer.rid() == &rid(&name))
+    }
+
+    /// Turns the engine, without time passing, until the host has heard of this many ends.
+    pub fn until_lost(&mut self, ends: usize) {
+        let lost = |(_, event): &&(Duration, Owned)| matches!(event, Owned::Lost { .. });
+        self.until(&format!("{ends} ends"), |events| events.iter().filter(lost).count() >= ends);
+    }
+
+    /// Turns the engine, without time passing, until the events are such.
+    pub fn until(&mut self, what: &str, done: impl Fn(&[(Duration, Owned)]) -> bool) {
+        let begin = Instant::now();
+        while !done(&self.events) {
+            assert!(begin.elapsed() < s(10), "not in 10 s: {what}");
+            self.node.engine.wait(Some(ms(1)));
+            self.node.turn();
+            self.note();
+        }
+    }
+
+    /// Every end that the host has heard of: when, whose, why.
+    pub fn lost(&self) -> Vec<(Duration, String, LostReason)> {
+        let lost = self.events.iter().filter_map(|(at, event)| match event {
+            Owned::Lost { peer, reason } => Some((*at, peer.rid().to_string(), *reason)),
+            _ => None,
+        });
+        lost.collect()
+    }
+
+    /// Every early warning: when, of whom, of how many asks.
+    pub fn missed(&self) -> Vec<(Duration, String, u8)> {
+        let missed = self.events.iter().filter_map(|(at, event)| match event {
+            Owned::Missed { peer, asks } => Some((*at, peer.rid().to_string(), *asks)),
+            _ => None,
+        });
+        missed.collect()
+    }
+}
+
+/// The RID of the scene's peer.
+pub fn name(peer: usize) -> String {
+    format!("raw-{peer}")
+}
