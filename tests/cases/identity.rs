@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use wakeful::{
-    ChannelName, Client, Config, DueReason, Endpoint, Event, Host, LostReason, Outbox, Owned, PEER_DEADLINE, Rid,
-    Server, Silence,
+    Client, Config, DueReason, Endpoint, Event, Host, LostReason, Outbox, Owned, Rid, Server, Silence,
 };
 
-use crate::raw::{ACK, PROBE, REJECT, RawClient, channel_send, check, command, number};
+use crate::raw::{ACK, PROBE, REJECT, RawClient, channel_send, check, command};
 use crate::steps::*;
 use crate::support::*;
 

@@ -80,11 +80,6 @@ impl Proxy {
         self.shared.budget.fetch_add(bytes, SeqCst);
     }
 
-    /// What was allowed and has not passed.
-    pub fn allowance(&self) -> i64 {
-        self.shared.budget.load(SeqCst)
-    }
-
     /// How many connections were dialled.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(SeqCst)
