@@ -7,8 +7,8 @@ use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::name::Rid;
 use crate::wire::{
-    Admission, AdmissionChange, Allowed, Correlation, DecodeError, ErrorKind, HostState, Lane, Outcome,
-    Record, RejectReason, RevisionOrder, Sender, Topology,
+    Admission, AdmissionChange, Allowed, Correlation, ErrorKind, HostState, Lane, Outcome, Record,
+    RejectReason, RevisionOrder, Sender, Topology,
 };
 
 /// What a record asks of the turn.
@@ -31,8 +31,10 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
     connection.last_received = Some(now);
     connection.quiet_since = None;
     let phase = connection.phase;
-    let descriptor = if phase == Phase::New { inbound.descriptor() } else { None };
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;
+    if phase == Phase::New {
+        trace(core, index, inbound.descriptor());
+    }
     let parsed = Record::parse(inbound.head(), inbound.parts().len());
     if let Phase::Fenced | Phase::Closing(_) = phase {
         core.counters.unadmitted += 1;
@@ -44,12 +46,15 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
     let record = match parsed {
         Ok(record) if !inbound.is_truncated() && (bytes_max == 0 || inbound.bytes() <= bytes_max) => record,
         Ok(_) => return violated(core, index, RejectReason::NotAdmitted),
-        Err(error) => return malformed(core, index, inbound.head(), &error),
+        Err(error) => {
+            log::debug!("a malformed record: {error}");
+            return broken(core, index, RejectReason::for_malformed(inbound.head(), &error));
+        }
     };
     match phase {
         Phase::Ready | Phase::ReadingOut(_) => established(core, index, record),
         Phase::Admitted => admitted(core, index, record),
-        Phase::New => newcomer(core, index, record, descriptor),
+        Phase::New => newcomer(core, index, record),
         Phase::Dialling | Phase::Greeting => greeting(core, index, record),
         Phase::Held | Phase::Fenced | Phase::Closing(_) => violated(core, index, RejectReason::NotAdmitted),
     }
@@ -109,21 +114,24 @@ fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Step {
     }
 }
 
-/// The first record of somebody unknown.
-fn newcomer(core: &mut Core, index: u32, record: Record<'_>, descriptor: Option<i32>) -> Step {
-    let Some(connection) = core.table.get_mut(index) else { return Step::Done };
-    if let Side::Accepted { descriptor: own, .. } = &mut connection.side {
-        *own = descriptor;
-    }
-    let Record::Hello(hello) = record else {
-        return violated(core, index, RejectReason::NotAdmitted);
-    };
-    // Whoever had this descriptor before must be known to be gone.
+/// Takes down by which descriptor the end of somebody unknown will be noticed, whatever it has said.
+fn trace(core: &mut Core, index: u32, number: Option<i32>) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Side::Accepted { descriptor, .. } = &mut connection.side else { return };
+    *descriptor = number;
+    // Whoever had this number before must be known to be gone.
     let lane = connection.lane;
     if let Some(entry) = core.table.lane(lane) {
         core.io.drain_monitor(entry.id);
         witness::hear(core);
     }
+}
+
+/// The first record of somebody unknown.
+fn newcomer(core: &mut Core, index: u32, record: Record<'_>) -> Step {
+    let Record::Hello(hello) = record else {
+        return violated(core, index, RejectReason::NotAdmitted);
+    };
     match judge_hello(core, index, &hello) {
         Ok(existing) => {
             life::identify(core, index, &hello);
@@ -297,21 +305,17 @@ fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
     }
 }
 
-/// The head is no record at all.
-fn malformed(core: &mut Core, index: u32, head: &[u8], error: &DecodeError) -> Step {
-    log::debug!("a malformed record: {error}");
-    if let Some(reason) = RejectReason::for_malformed(head, error) {
-        return violated(core, index, reason);
-    }
-    core.counters.protocol_errors += 1;
-    life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
-    Step::Done
+/// The peer sent what it may not send in this phase.
+fn violated(core: &mut Core, index: u32, reason: RejectReason) -> Step {
+    broken(core, index, Some(reason))
 }
 
-/// The peer broke the protocol: an accepted connection is told so and fenced, a dialled one is closed.
-fn violated(core: &mut Core, index: u32, reason: RejectReason) -> Step {
+/// The peer broke the protocol: an accepted connection is fenced, and told so unless it sent a broken reject; a dialled
+/// one is closed.
+fn broken(core: &mut Core, index: u32, told: Option<RejectReason>) -> Step {
     core.counters.protocol_errors += 1;
-    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
+    let is_accepted = core.table.get(index).is_some_and(|connection| connection.route().is_some());
+    if let Some(reason) = told.filter(|_| is_accepted) {
         life::reject(core, index, reason);
     }
     life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
