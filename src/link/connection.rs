@@ -205,6 +205,11 @@ impl Connection {
         self.phase == Phase::Ready
     }
 
+    /// Whether what it sends can still reach the host.
+    pub(crate) fn may_deliver(&self) -> bool {
+        matches!(self.phase, Phase::Ready | Phase::ReadingOut(_))
+    }
+
     /// Whether nothing more will come of it.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::ReadingOut(_) | Phase::Closing(_) | Phase::Fenced)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::table::{Behind, IntentPhase};
 use super::{ChannelEnd, Core, News, Unanswered, fanout, intents};
-use crate::io::Linger;
+use crate::io::{Inbound, Linger};
 use crate::link::connection::{
     Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
 };
@@ -21,6 +21,8 @@ use crate::wire::{Admission, HostState, Pair, Record, RejectReason};
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// A fenced connection is told so at most this often, in clock time.
 const REJECT_INTERVAL: Duration = Duration::from_secs(1);
+/// How many strangers are told in one such interval that the table is full; the others find out by their own patience.
+const TURNED_AWAY_MAX: u32 = 100;
 
 /// A route spoke that nobody knows: it gets a place in the table, if there is one.
 pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
@@ -34,6 +36,28 @@ pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
     let side = Side::Accepted { route: Route::from_slice(route), descriptor: None };
     add(core, id, channel, lane, side, Phase::New, share, Pair::FIRST);
     Some(id.index)
+}
+
+/// The table is full: a stranger's hello is told so. No place is left to remember whom it was told, so all strangers share
+/// one allowance.
+pub(crate) fn turn_away(core: &mut Core, lane: u32, inbound: &Inbound) {
+    core.counters.unadmitted += 1;
+    if !matches!(Record::parse(inbound.head(), inbound.parts().len()), Ok(Record::Hello(_))) {
+        return;
+    }
+    core.counters.refused += 1;
+    let now = core.watch.moment().now;
+    let (since, told) = &mut core.turned_away;
+    if now.since(*since) >= REJECT_INTERVAL {
+        (*since, *told) = (now, 0);
+    }
+    let Some(entry) = core.table.lane(lane).filter(|_| *told < TURNED_AWAY_MAX) else { return };
+    *told += 1;
+    core.head.clear();
+    Record::Reject(RejectReason::ResourceLimit).emit(&mut core.head);
+    if let Err(error) = core.io.send(entry.id, Some(inbound.peer()), &core.head, &[]) {
+        log::debug!("a stranger could not be turned away: {error}");
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "one place makes every connection")]

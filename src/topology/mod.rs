@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) reading_out: Vec<u32>,
     /// Connections that the sweep will let go.
     pub(crate) closing: Vec<u32>,
+    /// Strangers that were turned away since that time, of whom no other memory is kept.
+    pub(crate) turned_away: (ClockTime, u32),
     /// More verdicts are due than one turn passes.
     pub(crate) verdicts_left: bool,
     /// What the host has not been told yet.
@@ -85,6 +87,7 @@ impl Core {
             owing: Vec::new(),
             reading_out: Vec::new(),
             closing: Vec::new(),
+            turned_away: (clock.now(), 0),
             verdicts_left: false,
             news: VecDeque::new(),
             head: Vec::new(),

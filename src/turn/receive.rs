@@ -2,6 +2,7 @@
 
 use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::Inbound;
+use crate::link::connection::Connection;
 use crate::rotation::{self, Offer, PeerKey, Service};
 use crate::topology::client_server::{self, Step};
 use crate::topology::table::Behind;
@@ -45,21 +46,10 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
     while core.rotation.may_read() {
         if core.io.receive(lane, inbound) {
             let from = dialled.or_else(|| sender(core, service.owner, inbound));
-            let share =
-                from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |each| each.share);
-            match (core.rotation.offer(share, inbound.bytes() as u64), from) {
-                // A publisher has no hold: what it has left stays in its own socket.
-                (Offer::Deliver, Some(index)) if is_fanout => published(core, index, inbound, host),
-                // A paused host is spared what is meant for it; what keeps the connection alive goes on.
-                (Offer::Deliver, Some(_))
-                    if core.pressure == Pressure::Paused && is_for_the_host(inbound) =>
-                {
-                    drop(core.rotation.hold(std::mem::take(inbound)));
-                }
-                (Offer::Deliver, Some(index)) => handle(core, index, inbound, host),
-                (Offer::Hold, _) => drop(core.rotation.hold(std::mem::take(inbound))),
-                // The table is full and the sender a stranger. It has no place to remember an answer by, and gets none.
-                (Offer::Gone | Offer::Deliver, _) => core.counters.unadmitted += 1,
+            if let (true, Some(index)) = (is_fanout, from) {
+                publisher_spoke(core, index, inbound, host);
+            } else {
+                offer(core, service.owner, from, inbound, host);
             }
         } else {
             core.rotation.emptied();
@@ -68,14 +58,39 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
     }
 }
 
-/// Handles one published record to the end.
-fn published<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host: &mut H) {
+/// Takes one record that a publisher sent. It is never set aside: what a publisher has left stays in its own socket.
+fn publisher_spoke<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host: &mut H) {
+    let Some(connection) = core.table.get(index) else { return };
+    let _ = core.rotation.offer(connection.share, inbound.bytes() as u64);
     let wanted = fanout::take(core, index, inbound);
     super::tell(core, host);
     let source = core.table.get(index).and_then(|connection| connection.source.clone());
     if let (true, Some(publisher)) = (wanted, &source) {
         let event = Event::Published { publisher, topic: inbound.head(), parts: inbound.parts() };
         host.on_event(event, &mut Outbox::in_turn(core));
+    }
+}
+
+/// Takes one record that was read: it is handled now, or set aside until its peer's next share.
+fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, inbound: &mut Inbound, host: &mut H) {
+    let share =
+        from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
+    let offer = core.rotation.offer(share, inbound.bytes() as u64);
+    let Some(index) = from.filter(|_| offer != Offer::Gone) else {
+        return life::turn_away(core, lane, inbound);
+    };
+    let waits = if core.pressure == Pressure::Paused {
+        // What is kept now fills the room that the pause leaves to all behind this lane: a stranger or a fenced peer has no
+        // claim on it, and what keeps a connection alive goes on.
+        core.table.get(index).is_some_and(Connection::may_deliver)
+            && (offer == Offer::Hold || is_for_the_host(inbound))
+    } else {
+        offer == Offer::Hold
+    };
+    if waits {
+        drop(core.rotation.hold(std::mem::take(inbound)));
+    } else {
+        handle(core, index, inbound, host);
     }
 }
 

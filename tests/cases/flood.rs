@@ -11,7 +11,8 @@ use crate::support::*;
 fn case_17_ten_thousand_messages_and_then_silence_are_all_delivered_while_a_second_peer_is_served_between() {
     const FLOOD: usize = 10_000;
     let mut server = Node::with(Config { queue_records_max: 10_000, seed: 7, ..Config::default() });
-    let bound = server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
+    let bound =
+        server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
     let endpoint = Endpoint::try_from(&bound.unwrap()).unwrap();
     let context = zmq::Context::new();
     let flooder = RawClient::enter(&context, &endpoint, &mut server, "flooder");

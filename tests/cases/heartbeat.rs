@@ -1,8 +1,8 @@
 //! Heartbeat rules: what counts as evidence, what does not, and what follows when it fails to come.
 
 use wakeful::{
-    CHECK_INTERVAL, Counters, LostReason, NoRoute, Owned, PEER_DEADLINE, RejectReason, RouteState, SECOND_LOOK,
-    SendError, Silence, Unanswered,
+    CHECK_INTERVAL, Counters, LostReason, NoRoute, Owned, PEER_DEADLINE, RejectReason, RouteState,
+    SECOND_LOOK, SendError, Silence, Unanswered,
 };
 
 use crate::proxy::Proxy;
@@ -37,10 +37,15 @@ fn case_25_a_transfer_longer_than_the_deadline_is_a_verdict_and_its_request_ends
         }
     }
     let took = server.now - began;
-    assert!(took >= PEER_DEADLINE && took <= s(17), "bytes flowed all the time, and it was judged after {took:?}");
+    assert!(
+        took >= PEER_DEADLINE && took <= s(17),
+        "bytes flowed all the time, and it was judged after {took:?}"
+    );
     assert_eq!(lost(&server.events()), [("client".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
 
-    until(&mut [&mut server, &mut client], "the client knows", |nodes| !lost(&nodes[1].inbox.events).is_empty());
+    until(&mut [&mut server, &mut client], "the client knows", |nodes| {
+        !lost(&nodes[1].inbox.events).is_empty()
+    });
     settle(&mut [&mut server, &mut client]);
     let events = client.events();
     let [(_, reason)] = &lost(&events)[..] else { panic!("{events:?}") };
@@ -84,8 +89,9 @@ fn case_25_the_same_bytes_in_pieces_that_wait_for_each_other_cost_nobody_its_con
 
 /// What ended requests.
 fn ends(events: &[Owned]) -> Vec<Owned> {
-    let is_end =
-        |event: &&Owned| matches!(event, Owned::Replied { .. } | Owned::Declined { .. } | Owned::Unanswered { .. });
+    let is_end = |event: &&Owned| {
+        matches!(event, Owned::Replied { .. } | Owned::Declined { .. } | Owned::Unanswered { .. })
+    };
     events.iter().filter(is_end).cloned().collect()
 }
 
@@ -122,7 +128,8 @@ fn case_26_ten_minutes_of_nothing_but_probes_end_nothing_and_show_nothing() {
 fn case_28_a_peer_with_other_intervals_is_judged_by_our_own_and_nothing_flaps() {
     let context = zmq::Context::new();
     let (mut server, endpoint) = Node::server("server");
-    let [eager, lazy] = ["eager", "lazy"].map(|name| RawClient::enter(&context, &endpoint, &mut server, name));
+    let [eager, lazy] =
+        ["eager", "lazy"].map(|name| RawClient::enter(&context, &endpoint, &mut server, name));
     let (mut asked_lazy, mut id) = (0, 1);
     server.events();
     // The lazy one never asks again and answers late, after up to 9 s. The eager one asks every second and answers nothing.
@@ -157,7 +164,12 @@ fn case_29_when_every_packet_is_lost_the_lease_ends_the_socket_closes_and_the_ne
 
     cable.cut();
     let began = client.now;
-    follow(&mut client, s(20), |client| arrive(client, || ()), |client| !lost(&client.inbox.events).is_empty());
+    follow(
+        &mut client,
+        s(20),
+        |client| arrive(client, || ()),
+        |client| !lost(&client.inbox.events).is_empty(),
+    );
     let took = client.now - began;
     assert!(took <= PEER_DEADLINE + SECOND_LOOK, "judged after {took:?}");
     assert_eq!(lost(&client.events()), [("server".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
@@ -177,11 +189,16 @@ fn case_31_two_dead_peers_around_a_live_one_are_judged_in_the_same_turn() {
     server.events();
 
     let alive = &mut nodes[1];
-    follow(&mut server, s(20), |server| arrive(server, || {
-            alive.turn();
-        }), |server| {
-        !lost(&server.inbox.events).is_empty()
-    });
+    follow(
+        &mut server,
+        s(20),
+        |server| {
+            arrive(server, || {
+                alive.turn();
+            })
+        },
+        |server| !lost(&server.inbox.events).is_empty(),
+    );
     // `follow` looks after every turn, so what it found stems from one.
     let silence = LostReason::Silence(Silence::NoAnswer);
     let mut judged = lost(&server.events());

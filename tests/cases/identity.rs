@@ -21,7 +21,8 @@ fn case_34_a_client_back_after_a_crash_is_admitted_as_soon_as_its_old_backlog_is
         seed: 7,
         ..Config::default()
     });
-    let bound = server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
+    let bound =
+        server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
     let endpoint = Endpoint::try_from(&bound.unwrap()).unwrap();
     let own = zmq::Context::new();
     let crashing = RawClient::enter(&own, &endpoint, &mut server, "client");
@@ -56,7 +57,9 @@ fn case_34_a_client_back_after_a_crash_is_admitted_as_soon_as_its_old_backlog_is
     for _ in 0..10 {
         client.message("new");
     }
-    until(&mut [&mut server], "the new messages", |nodes| texts(&nodes[0].inbox.events).len() == BACKLOG + 10);
+    until(&mut [&mut server], "the new messages", |nodes| {
+        texts(&nodes[0].inbox.events).len() == BACKLOG + 10
+    });
 
     let events = server.events();
     let texts = texts(&events);
@@ -188,7 +191,8 @@ fn case_43_a_hundred_clients_of_a_restarted_server_spread_their_attempts_and_are
         .max()
         .unwrap();
     assert!(busiest <= CLIENTS / 4, "{busiest} of {CLIENTS} tried in one second");
-    let earlier = |tenths: std::ops::Range<u32>| attempts.iter().filter(|tenth| tenths.contains(tenth)).count();
+    let earlier =
+        |tenths: std::ops::Range<u32>| attempts.iter().filter(|tenth| tenths.contains(tenth)).count();
     // The first attempts: nobody before the floor, everybody within the window of 150 ms behind it, and not as one.
     assert_eq!((earlier(0..2), earlier(2..4)), (0, CLIENTS));
     assert!((CLIENTS / 4..CLIENTS).contains(&earlier(2..3)), "{} of {CLIENTS} at once", earlier(2..3));

@@ -17,9 +17,8 @@ mod stall;
 mod steps;
 
 /// The cases that this file owes a test each.
-const OWED: [u32; 26] = [
-    1, 4, 5, 7, 8, 10, 11, 17, 25, 26, 28, 29, 31, 32, 34, 35, 43, 44, 46, 47, 49, 50, 53, 55, 56, 59,
-];
+const OWED: [u32; 26] =
+    [1, 4, 5, 7, 8, 10, 11, 17, 25, 26, 28, 29, 31, 32, 34, 35, 43, 44, 46, 47, 49, 50, 53, 55, 56, 59];
 
 #[test]
 fn every_case_owed_has_a_test_named_after_it() {

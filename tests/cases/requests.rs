@@ -118,13 +118,13 @@ fn case_49_a_thousand_requests_queued_at_a_verdict_each_end_once_and_none_of_the
         came.extend(std::iter::from_fn(|| server.receive()).filter(|record| record.len() > 1));
         !came.is_empty()
     });
-    arrive(&mut client, || came.extend(std::iter::from_fn(|| server.receive()).filter(|record| record.len() > 1)));
+    arrive(&mut client, || {
+        came.extend(std::iter::from_fn(|| server.receive()).filter(|record| record.len() > 1))
+    });
     assert_eq!(came.len(), 1, "and nothing else");
     assert_eq!(came[0][1], b"fresh");
     server.send(&[&reply(crate::raw::number(&came[0])), b"done"]);
-    until(&mut [&mut client], "the reply", |nodes| {
-        nodes[0].inbox.events.contains(&replied(fresh, b"done"))
-    });
+    until(&mut [&mut client], "the reply", |nodes| nodes[0].inbox.events.contains(&replied(fresh, b"done")));
 }
 
 #[test]

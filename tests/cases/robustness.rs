@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use wakeful::{
-    Completion, ConnectionId, Event, Host, LostReason, Outbox, Owned, PEER_DEADLINE, ReplyToken, SECOND_LOOK, Silence,
+    Completion, ConnectionId, Event, Host, LostReason, Outbox, Owned, PEER_DEADLINE, ReplyToken, SECOND_LOOK,
+    Silence,
 };
 
 use crate::proxy::Proxy;
@@ -123,12 +124,16 @@ fn case_53_no_interleaving_of_sends_and_turns_strands_what_can_be_delivered() {
                 assert!(foreign.run_once([&mut server, &mut client], &mut tallies), "stranded, seed {seed}");
             }
         }
-        assert_eq!((tallies[0].messages, tallies[0].requests, tallies[1].replies), (sent, requested, requested));
+        assert_eq!(
+            (tallies[0].messages, tallies[0].requests, tallies[1].replies),
+            (sent, requested, requested)
+        );
     }
 }
 
 #[test]
-fn case_53_what_waits_when_a_call_between_turns_is_over_makes_the_descriptor_readable_and_one_turn_delivers_it() {
+fn case_53_what_waits_when_a_call_between_turns_is_over_makes_the_descriptor_readable_and_one_turn_delivers_it()
+ {
     let (mut server, mut client) = pair();
     for round in 0..50 {
         quieten(&mut server);
@@ -182,9 +187,12 @@ fn case_55_a_replacement_ends_by_the_deadline_where_no_monitor_ever_tells_of_the
     let new = RawClient::dial(&context, &endpoint);
     new.hello("peer", 1);
     let began = server.now;
-    follow(&mut server, s(20), |server| arrive(server, || ()), |server| {
-        server.inbox.events.iter().any(|event| matches!(event, Owned::Admitted { .. }))
-    });
+    follow(
+        &mut server,
+        s(20),
+        |server| arrive(server, || ()),
+        |server| server.inbox.events.iter().any(|event| matches!(event, Owned::Admitted { .. })),
+    );
     let took = server.now - began;
     assert!(took <= PEER_DEADLINE + SECOND_LOOK, "admitted after {took:?}");
     assert_eq!(lost(&server.events()), [("peer".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
@@ -242,7 +250,8 @@ fn case_56_a_peer_that_a_handler_closes_is_not_heard_again_though_its_data_was_r
     for other_speaks_first in [false, true] {
         let context = zmq::Context::new();
         let (mut server, endpoint) = Node::server("server");
-        let [closed, other] = ["closed", "other"].map(|name| RawClient::enter(&context, &endpoint, &mut server, name));
+        let [closed, other] =
+            ["closed", "other"].map(|name| RawClient::enter(&context, &endpoint, &mut server, name));
         settle(&mut [&mut server]);
         let snapshot = server.engine.snapshot();
         let victim = snapshot.connections.iter().find(|each| *each.peer.rid() == rid("closed")).unwrap();
@@ -265,7 +274,8 @@ fn case_56_a_peer_that_a_handler_closes_is_not_heard_again_though_its_data_was_r
         }
         assert_eq!(lost(&host.told), [("closed".to_owned(), LostReason::Closed)]);
         let end = position(&host.told, |event| matches!(event, Owned::Lost { .. }));
-        let mine = |event: &&Owned| matches!(event, Owned::Message { peer, .. } if *peer.rid() == rid("closed"));
+        let mine =
+            |event: &&Owned| matches!(event, Owned::Message { peer, .. } if *peer.rid() == rid("closed"));
         assert!(host.told[end..].iter().find(mine).is_none(), "nothing after its end");
         assert!(host.told.iter().filter(mine).count() <= 1, "nor in the turn that closed it");
     }
@@ -287,7 +297,11 @@ fn case_56_a_peer_closed_in_the_turn_of_its_verdict_ends_once() {
     server.now += SECOND_LOOK;
     server.engine.turn_at(server.now, &mut host);
     server.engine.turn_at(server.now + s(1), &mut host);
-    assert!(matches!(host.told[..], [Owned::Message { .. }, Owned::Lost { reason: LostReason::Closed, .. }]), "{:?}", host.told);
+    assert!(
+        matches!(host.told[..], [Owned::Message { .. }, Owned::Lost { reason: LostReason::Closed, .. }]),
+        "{:?}",
+        host.told
+    );
 }
 
 /// A port scan in small: 3,000 strangers of six kinds instead of 10,000 under `nmap`.
@@ -328,7 +342,9 @@ fn case_59_strangers_on_the_port_end_only_their_own_connections_and_others_are_s
         if number % 100 == 99 {
             let request = client.engine.outbox().request(&channel(), &[b"still there?"], s(5)).unwrap();
             let answer = Owned::Replied { request, parts: vec![b"still there?".to_vec()] };
-            until(&mut [&mut server, &mut client], "an answer", |nodes| nodes[1].inbox.events.contains(&answer));
+            until(&mut [&mut server, &mut client], "an answer", |nodes| {
+                nodes[1].inbox.events.contains(&answer)
+            });
             client.events();
             server.events();
         }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use wakeful::{
-    Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE, SECOND_LOOK, Server,
-    Silence,
+    Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE, SECOND_LOOK,
+    Server, Silence,
 };
 
 use crate::proxy::Proxy;
@@ -73,15 +73,17 @@ fn case_04_three_hours_asleep_judge_nobody_and_afterwards_a_deadline_is_15_secon
 
     // The ask that was due on waking has been answered, so both have their whole deadline from here on.
     let proved = server.now;
-    follow(&mut server, s(20), |server| arrive(server, || {
-            healthy.turn();
-        }), |server| {
-        !lost(&server.inbox.events).is_empty()
-    });
-    assert_eq!(
-        lost(&server.events()),
-        [("gone".to_owned(), LostReason::Silence(Silence::NoAnswer))],
+    follow(
+        &mut server,
+        s(20),
+        |server| {
+            arrive(server, || {
+                healthy.turn();
+            })
+        },
+        |server| !lost(&server.inbox.events).is_empty(),
     );
+    assert_eq!(lost(&server.events()), [("gone".to_owned(), LostReason::Silence(Silence::NoAnswer))],);
     let took = server.now - proved;
     assert!(PEER_DEADLINE <= took && took <= PEER_DEADLINE + SECOND_LOOK, "judged after {took:?}");
 }
@@ -96,9 +98,7 @@ fn case_05_two_hundred_peers_survive_a_ten_minute_jump_with_at_most_one_probe_ea
         peer.hello(&format!("peer-{number}"), 1);
         peer.complete(&mut server);
     }
-    until(&mut [&mut server], "all answered", |_| {
-        peers.iter().all(|peer| peer.answer() == 0)
-    });
+    until(&mut [&mut server], "all answered", |_| peers.iter().all(|peer| peer.answer() == 0));
     server.pass(s(1));
     server.events();
 
@@ -130,7 +130,8 @@ fn case_07_a_host_that_comes_back_only_every_four_seconds_calls_nobody_dead() {
     const EACH_TIME: usize = 10_000;
     const ROUNDS: usize = 20;
     let mut server = Node::with(Config { queue_records_max: 10_000, seed: 7, ..Config::default() });
-    let bound = server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
+    let bound =
+        server.engine.serve(Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap()));
     let endpoint = Endpoint::try_from(&bound.unwrap()).unwrap();
     let context = zmq::Context::new();
     let busy = RawClient::enter(&context, &endpoint, &mut server, "busy");
@@ -160,7 +161,11 @@ fn case_07_a_host_that_comes_back_only_every_four_seconds_calls_nobody_dead() {
             assert!(begin.elapsed() < s(10), "{} of {} came", messages.get(), round * EACH_TIME);
         }
     }
-    assert_eq!((messages.get(), blamed.get()), (ROUNDS * EACH_TIME, 0), "80 s of clock with healthy peers: nobody was even warned of");
+    assert_eq!(
+        (messages.get(), blamed.get()),
+        (ROUNDS * EACH_TIME, 0),
+        "80 s of clock with healthy peers: nobody was even warned of"
+    );
     assert_eq!(server.ready_peers(), 2);
     let snapshot = server.engine.snapshot();
     assert_eq!((snapshot.stalls, snapshot.longest_gap), (ROUNDS as u64, s(4)), "the lag is local, and shown");
@@ -247,7 +252,8 @@ fn sources(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn case_11_a_connection_that_died_while_the_clock_stood_still_is_judged_in_15_seconds_and_redialled_at_once() {
+fn case_11_a_connection_that_died_while_the_clock_stood_still_is_judged_in_15_seconds_and_redialled_at_once()
+{
     let (mut server, endpoint) = Node::server("server");
     let cable = Proxy::to(&endpoint);
     let mut client = Node::client("client", &cable.endpoint);
@@ -259,7 +265,12 @@ fn case_11_a_connection_that_died_while_the_clock_stood_still_is_judged_in_15_se
     cable.cut();
     drop(server);
     let resumed = client.now;
-    follow(&mut client, s(20), |client| arrive(client, || ()), |client| !lost(&client.inbox.events).is_empty());
+    follow(
+        &mut client,
+        s(20),
+        |client| arrive(client, || ()),
+        |client| !lost(&client.inbox.events).is_empty(),
+    );
     assert_eq!(lost(&client.events()), [("server".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
     let took = client.now - resumed;
     assert!(took <= PEER_DEADLINE + SECOND_LOOK, "judged after {took:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use wakeful::{Client, Config, Endpoint, LostReason, Owned, Server, Snapshot};
 
 use crate::raw::{self, Admission, Frames, Stranger};
-use crate::support::{CHANNEL, Node, channel, rid, until};
+use crate::support::{CHANNEL, Node, channel, rid};
 
 pub struct Scene {
     pub server: Node,
