@@ -2,7 +2,8 @@
 mod support;
 
 use support::raw::{self, Raw};
-use support::{Node, settle, until};
+use support::{CHANNEL, Node, ms, rid, s, settle, until};
+use wakeful::{ChannelName, Client, Completion, ConnectionStatus, Event, Outbox, Unanswered};
 
 #[test]
 fn a_reject_is_never_answered_not_even_as_a_first_record() {
@@ -13,4 +14,44 @@ fn a_reject_is_never_answered_not_even_as_a_first_record() {
     settle(&mut [&mut node]);
     stranger.poll();
     assert_eq!(stranger.seen, Vec::new());
+}
+
+#[test]
+fn a_peer_closed_while_the_host_hears_of_something_else_is_not_heard_any_more() {
+    let (raw, mut node) = Raw::ready_client("raw");
+    let mut server = Raw::server("elsewhere");
+    let elsewhere = ChannelName::new("elsewhere").unwrap();
+    server.admission.name = "elsewhere".to_owned();
+    server.admission.channels = vec![("elsewhere".to_owned(), 100)];
+    let client = Client::new(elsewhere.clone(), rid("client")).server(server.endpoint.clone());
+    node.engine.connect(client).unwrap();
+    server.hello(&mut node);
+    server.admit(&mut node);
+    let request = node.engine.outbox().request(&elsewhere, &[b"ask"], s(60)).unwrap();
+    let peer =
+        node.engine.snapshot().connections.iter().find(|each| !each.is_dialled()).unwrap().peer.clone();
+
+    for _ in 0..2 {
+        raw.send(&raw::channel_send(CHANNEL), &[b"word"]);
+    }
+    let mut heard = 0;
+    let mut host = |event: Event<'_>, outbox: &mut Outbox<'_>| match event {
+        // The first word makes the host take its request back; hearing of that, it closes the peer.
+        Event::Message { .. } => {
+            heard += 1;
+            outbox.cancel(request);
+        }
+        Event::Completed { outcome: Completion::Unanswered(Unanswered::Cancelled), .. } => {
+            assert!(outbox.close(peer.connection()));
+        }
+        _ => {}
+    };
+    for _ in 0..10_000 {
+        if node.engine.snapshot().connections.iter().all(ConnectionStatus::is_dialled) {
+            break;
+        }
+        node.engine.turn_at(node.now, &mut host);
+        node.engine.wait(Some(ms(1)));
+    }
+    assert_eq!(heard, 1);
 }
