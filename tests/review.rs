@@ -3,7 +3,10 @@ mod support;
 
 use support::raw::{self, Raw};
 use support::{CHANNEL, Node, ms, rid, s, settle, until};
-use wakeful::{ChannelName, Client, Completion, ConnectionStatus, Event, Outbox, Unanswered};
+use wakeful::{
+    ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned,
+    Unanswered,
+};
 
 #[test]
 fn a_reject_is_never_answered_not_even_as_a_first_record() {
@@ -54,4 +57,22 @@ fn a_peer_closed_while_the_host_hears_of_something_else_is_not_heard_any_more() 
         node.engine.wait(Some(ms(1)));
     }
     assert_eq!(heard, 1);
+}
+
+#[test]
+fn after_stop_nothing_is_due_and_no_attempt_is_called_a_failure() {
+    let mut greeted = Raw::server("greeted");
+    let (mut lost, mut node) = Raw::ready_server("lost");
+    let other = ChannelName::new("other").unwrap();
+    node.engine.connect(Client::new(other, rid("client")).server(greeted.endpoint.clone())).unwrap();
+    greeted.hello(&mut node);
+    lost.kill();
+    let is_read_out = |node: &mut Node| node.turn().next.is_some_and(|due| due.reason == DueReason::ReadOut);
+    until(&mut [&mut node], "the lost server read out", |nodes| is_read_out(nodes[0]));
+    node.events();
+
+    node.engine.stop(&mut node.inbox);
+    let events = node.events();
+    assert!(matches!(events[..], [Owned::Lost { reason: LostReason::Transport, .. }]), "{events:?}");
+    assert_eq!(node.engine.next_due(), None);
 }

@@ -456,9 +456,14 @@ pub(crate) fn stop(core: &mut Core) {
     core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
     core.news.extend(ended);
-    let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();
-    for index in all {
-        end_as(core, index, LostReason::Stopped, Failure::Unreachable);
+    let how = |connection: &Connection| match connection.phase {
+        Phase::Admitted | Phase::Ready => End::Lost(LostReason::Stopped),
+        Phase::ReadingOut(reason) => End::Lost(reason),
+        _ => End::Unadmitted,
+    };
+    let all: Vec<(u32, End)> = core.table.iter().map(|(index, each)| (index, how(each))).collect();
+    for (index, how) in all {
+        end(core, index, how);
     }
     sweep(core);
     for intent in &mut core.table.intents {
