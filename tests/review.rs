@@ -4,7 +4,7 @@ mod support;
 use support::raw::{self, Raw};
 use support::{CHANNEL, Node, ms, rid, s, settle, until};
 use wakeful::{
-    ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned,
+    ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned, Pressure,
     Unanswered,
 };
 
@@ -75,4 +75,25 @@ fn after_stop_nothing_is_due_and_no_attempt_is_called_a_failure() {
     let events = node.events();
     assert!(matches!(events[..], [Owned::Lost { reason: LostReason::Transport, .. }]), "{events:?}");
     assert_eq!(node.engine.next_due(), None);
+}
+
+#[test]
+fn a_paused_host_is_not_woken_for_a_connection_that_its_pause_keeps_from_being_read_out() {
+    let (mut raw, mut node) = Raw::ready_client("raw");
+    node.engine.outbox().set_pressure(Pressure::Paused);
+    raw.send(&raw::channel_send(CHANNEL), &[b"word"]);
+    until(&mut [&mut node], "the word held", |nodes| {
+        nodes[0].engine.snapshot().connections.iter().any(|each| each.held == 1)
+    });
+    raw.kill();
+    until(&mut [&mut node], "the end noticed", |nodes| nodes[0].ready_peers() == 0);
+    settle(&mut [&mut node]);
+    node.events();
+    let due = node.turn().next;
+    assert!(due.is_none_or(|due| due.reason != DueReason::ReadOut), "{due:?}");
+
+    node.engine.outbox().set_pressure(Pressure::Running);
+    until(&mut [&mut node], "the word and the end", |nodes| nodes[0].inbox.events.len() == 2);
+    let events = node.events();
+    assert!(matches!(events[..], [Owned::Message { .. }, Owned::Lost { .. }]), "{events:?}");
 }

@@ -250,7 +250,7 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         let Some(connection) = core.table.get_mut(index) else { return false };
         let Phase::ReadingOut(reason) = connection.phase else { return false };
         let share = connection.share;
-        if core.rotation.looked_at_peer(share) == Looked::No {
+        if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
         }
         let quiet_since = *connection.quiet_since.get_or_insert(now);
@@ -261,6 +261,13 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         false
     });
     core.reading_out.append(&mut reading_out);
+}
+
+/// Whether a turn before long could finish reading somebody out. What the host's pause holds back waits for the host.
+pub(crate) fn is_reading_out(core: &Core) -> bool {
+    core.reading_out.iter().filter_map(|&index| core.table.get(index)).any(|connection| {
+        matches!(connection.phase, Phase::ReadingOut(_)) && !core.rotation.is_held_back(connection.share)
+    })
 }
 
 /// The second step of every end: what was marked is let go, and the host is told once.
