@@ -142,7 +142,7 @@ pub(crate) enum End {
     Lost(LostReason),
     /// A dialled one that never was.
     Failed(Failure),
-    /// An accepted one that never was.
+    /// An accepted one that never was, or a dialled one that this host gave up: the host hears nothing of it.
     Unadmitted,
 }
 

@@ -24,6 +24,11 @@ pub(crate) enum Step {
     Answer(RequestId, Outcome),
 }
 
+/// The record is not allowed in this phase, from this side, or with this content: a protocol error.
+struct Violation;
+
+type Taken = Result<Step, Violation>;
+
 /// Takes in one record that came on a connection.
 pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
     let now = core.watch.moment().now;
@@ -44,33 +49,39 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
         return Step::Done;
     }
     let record = match parsed {
-        Ok(record) if !inbound.is_truncated() && (bytes_max == 0 || inbound.bytes() <= bytes_max) => record,
-        Ok(_) => return violated(core, index, RejectReason::NotAdmitted),
+        Ok(record) => record,
         Err(error) => {
             log::debug!("a malformed record: {error}");
             return broken(core, index, RejectReason::for_malformed(inbound.head(), &error));
         }
     };
-    match phase {
+    let is_oversize = inbound.is_truncated() || (bytes_max != 0 && inbound.bytes() > bytes_max);
+    let taken = match phase {
+        _ if is_oversize => Err(Violation),
         Phase::Ready | Phase::ReadingOut(_) => established(core, index, record),
         Phase::Admitted => admitted(core, index, record),
         Phase::New => newcomer(core, index, record),
         Phase::Dialling | Phase::Greeting => greeting(core, index, record),
-        Phase::Held | Phase::Fenced | Phase::Closing(_) => violated(core, index, RejectReason::NotAdmitted),
-    }
+        Phase::Held | Phase::Fenced | Phase::Closing(_) => Err(Violation),
+    };
+    taken.unwrap_or_else(|Violation| {
+        // A reject is never answered (WIRE.md).
+        let is_reject = matches!(record, Record::Reject(_));
+        broken(core, index, (!is_reject).then_some(RejectReason::NotAdmitted))
+    })
 }
 
 /// A record on a connection in use, or on one whose last records are read out.
-fn established(core: &mut Core, index: u32, record: Record<'_>) -> Step {
-    let Some(connection) = core.table.get(index) else { return Step::Done };
+fn established(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
+    let Some(connection) = core.table.get(index) else { return Ok(Step::Done) };
     if record.allowed(Topology::ClientServer, Lane::Application, sender(connection)) != Allowed::Yes {
-        return violated(core, index, RejectReason::NotAdmitted);
+        return Err(Violation);
     }
     let own = core.channels.get(connection.channel).name.as_str();
     match record {
         Record::ChannelSend { channel } => {
             if channel.as_str() == own {
-                return Step::Message;
+                return Ok(Step::Message);
             }
             core.counters.misdirected += 1;
         }
@@ -78,13 +89,13 @@ fn established(core: &mut Core, index: u32, record: Record<'_>) -> Step {
             if channel.as_str() != own {
                 core.decline(index, correlation, ErrorKind::NotFound);
             } else if let Ok(token) = core.replies.expect(index, correlation.get()) {
-                return Step::Request(token);
+                return Ok(Step::Request(token));
             } else {
                 core.decline(index, correlation, ErrorKind::CapacityExceeded);
             }
         }
         Record::Reply { correlation, outcome } => match core.requests.complete(correlation.get(), index) {
-            Some(request) => return Step::Answer(request, outcome),
+            Some(request) => return Ok(Step::Answer(request, outcome)),
             None => core.counters.late_replies += 1,
         },
         Record::LivenessProbe(id) => core.owe_ack(index, id),
@@ -93,14 +104,14 @@ fn established(core: &mut Core, index: u32, record: Record<'_>) -> Step {
         Record::Reject(reason) => life::end(core, index, End::Lost(LostReason::Rejected(reason))),
         // A second greeting on a connection that stands.
         Record::Hello(_) | Record::Admit(_) | Record::NodeSend | Record::NodeRequest { .. } => {
-            return violated(core, index, RejectReason::NotAdmitted);
+            return Err(Violation);
         }
     }
-    Step::Done
+    Ok(Step::Done)
 }
 
 /// The first record after our admit: the probe that makes the connection ready, or the end of it.
-fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Step {
+fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
     match record {
         Record::LivenessProbe(_) => {
             life::make_ready(core, index);
@@ -110,7 +121,7 @@ fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Step {
             updated(core, index, &admission)
         }
         Record::Reject(_) => established(core, index, record),
-        _ => violated(core, index, RejectReason::NotAdmitted),
+        _ => Err(Violation),
     }
 }
 
@@ -128,9 +139,9 @@ fn trace(core: &mut Core, index: u32, number: Option<i32>) {
 }
 
 /// The first record of somebody unknown.
-fn newcomer(core: &mut Core, index: u32, record: Record<'_>) -> Step {
+fn newcomer(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
     let Record::Hello(hello) = record else {
-        return violated(core, index, RejectReason::NotAdmitted);
+        return Err(Violation);
     };
     match judge_hello(core, index, &hello) {
         Ok(existing) => {
@@ -145,7 +156,7 @@ fn newcomer(core: &mut Core, index: u32, record: Record<'_>) -> Step {
             claim_descriptor(core, index);
         }
     }
-    Step::Done
+    Ok(Step::Done)
 }
 
 /// Whether a hello may come in, and behind which connection of the same peer it has to wait.
@@ -221,7 +232,7 @@ fn claim_descriptor(core: &mut Core, index: u32) {
 }
 
 /// The answer to our hello.
-fn greeting(core: &mut Core, index: u32, record: Record<'_>) -> Step {
+fn greeting(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
     match record {
         Record::Admit(admit) => match judge_admit(core, index, &admit) {
             Ok(()) => {
@@ -232,9 +243,9 @@ fn greeting(core: &mut Core, index: u32, record: Record<'_>) -> Step {
             Err(reason) => life::end(core, index, End::Failed(Failure::Unexpected(reason))),
         },
         Record::Reject(reason) => life::end(core, index, End::Failed(Failure::Refused(reason))),
-        _ => return violated(core, index, RejectReason::NotAdmitted),
+        _ => return Err(Violation),
     }
-    Step::Done
+    Ok(Step::Done)
 }
 
 /// Whether the server that admitted us is the one we wanted.
@@ -274,8 +285,8 @@ fn answered(core: &mut Core, index: u32, id: u64) {
 }
 
 /// The peer's state, weights or extensions changed.
-fn updated(core: &mut Core, index: u32, admission: &Admission<'_>) -> Step {
-    let Some(connection) = core.table.get_mut(index) else { return Step::Done };
+fn updated(core: &mut Core, index: u32, admission: &Admission<'_>) -> Taken {
+    let Some(connection) = core.table.get_mut(index) else { return Ok(Step::Done) };
     let change = Admission::parse(&connection.admission).map(|earlier| admission.updates(&earlier));
     match change {
         Ok(Ok(AdmissionChange::Repeated)) => {}
@@ -287,9 +298,9 @@ fn updated(core: &mut Core, index: u32, admission: &Admission<'_>) -> Step {
                 weigh(core, index, admission);
             }
         }
-        Ok(Err(_)) | Err(_) => return violated(core, index, RejectReason::NotAdmitted),
+        Ok(Err(_)) | Err(_) => return Err(Violation),
     }
-    Step::Done
+    Ok(Step::Done)
 }
 
 /// Takes over the weight that a server gives itself.
@@ -303,12 +314,7 @@ fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
     }
 }
 
-/// The peer sent what it may not send in this phase.
-fn violated(core: &mut Core, index: u32, reason: RejectReason) -> Step {
-    broken(core, index, Some(reason))
-}
-
-/// The peer broke the protocol: an accepted connection is fenced, and told so unless it sent a broken reject; a dialled
+/// The peer broke the protocol: an accepted connection is fenced, and told so unless what it sent is a reject; a dialled
 /// one is closed.
 fn broken(core: &mut Core, index: u32, told: Option<RejectReason>) -> Step {
     core.counters.protocol_errors += 1;

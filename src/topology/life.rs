@@ -253,7 +253,7 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         let Some(connection) = core.table.get_mut(index) else { return false };
         let Phase::ReadingOut(reason) = connection.phase else { return false };
         let share = connection.share;
-        if core.rotation.looked_at_peer(share) == Looked::No {
+        if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
         }
         let quiet_since = *connection.quiet_since.get_or_insert(now);
@@ -264,6 +264,13 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         false
     });
     core.reading_out.append(&mut reading_out);
+}
+
+/// Whether a turn before long could finish reading somebody out. What the host's pause holds back waits for the host.
+pub(crate) fn is_reading_out(core: &Core) -> bool {
+    core.reading_out.iter().filter_map(|&index| core.table.get(index)).any(|connection| {
+        matches!(connection.phase, Phase::ReadingOut(_)) && !core.rotation.is_held_back(connection.share)
+    })
 }
 
 /// The second step of every end: what was marked is let go, and the host is told once.
@@ -394,9 +401,14 @@ pub(crate) fn stop(core: &mut Core) {
     core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
     core.news.extend(ended);
-    let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();
-    for index in all {
-        end_as(core, index, LostReason::Stopped, Failure::Unreachable);
+    let how = |connection: &Connection| match connection.phase {
+        Phase::Admitted | Phase::Ready => End::Lost(LostReason::Stopped),
+        Phase::ReadingOut(reason) => End::Lost(reason),
+        _ => End::Unadmitted,
+    };
+    let all: Vec<(u32, End)> = core.table.iter().map(|(index, each)| (index, how(each))).collect();
+    for (index, how) in all {
+        end(core, index, how);
     }
     sweep(core);
     for intent in &mut core.table.intents {

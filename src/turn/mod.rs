@@ -174,7 +174,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
         core.is_pressed().then_some((moment.now, DueReason::WorkLeft)),
         liveness,
         handshake.map(|at| (at, DueReason::Watch)),
-        (!core.reading_out.is_empty()).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),
+        life::is_reading_out(core).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),
         core.requests.earliest().map(|at| (at, DueReason::TimeOut)),
         core.agenda.retry_at().map(|at| (at, DueReason::Retry)),
     ]

@@ -107,10 +107,11 @@ fn sender(core: &mut Core, lane: u32, inbound: &Inbound) -> Option<u32> {
 
 /// Handles one record to the end: what it means to the engine, and then what the host gets of it.
 fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mut H) {
-    let step = client_server::take(core, index, inbound);
+    // What the host hears first may make it close this very peer: after that nothing of it is delivered.
     super::tell(core, host);
+    let step = client_server::take(core, index, inbound);
     if step == Step::Done {
-        return;
+        return super::tell(core, host);
     }
     let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
     let parts = inbound.parts();
