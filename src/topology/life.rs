@@ -241,8 +241,9 @@ fn withdraw(core: &mut Core, index: u32) {
     }
 }
 
-/// A connection that is read out is over when whole rounds of its lane brought none of its records for a moment. One
-/// round is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable.
+/// A connection that is read out is over when a whole round of its lane brought none of its records and ZeroMQ has no route
+/// to it any more, which is so once it was read to its end; or when whole rounds brought none for a moment. One round alone
+/// is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable.
 pub(crate) fn finish_reading_out(core: &mut Core) {
     if core.reading_out.is_empty() {
         return;
@@ -257,13 +258,22 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
             return true;
         }
         let quiet_since = *connection.quiet_since.get_or_insert(now);
-        if now.since(quiet_since) < READ_OUT_PAUSE {
+        if now.since(quiet_since) < READ_OUT_PAUSE && !has_no_route(core, index) {
             return true;
         }
         end(core, index, End::Lost(reason));
         false
     });
     core.reading_out.append(&mut reading_out);
+}
+
+/// Whether ZeroMQ has forgotten an accepted connection. Only sending tells; what is sent to one that is gone reaches nobody.
+fn has_no_route(core: &mut Core, index: u32) -> bool {
+    let Some(connection) = core.table.get(index) else { return true };
+    let is_accepted = connection.route().is_some();
+    is_accepted
+        && core.send_record(index, Record::Reject(RejectReason::NotAdmitted))
+            == Err(crate::io::SendError::NoRoute)
 }
 
 /// Whether a turn before long could finish reading somebody out. What the host's pause holds back waits for the host.
