@@ -197,6 +197,29 @@ fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
 }
 
 #[test]
+fn a_quiet_peer_gets_one_record_less_after_a_hold_took_a_65th_and_gets_it_first_in_the_next_rotation() {
+    let mut world = World::new(CAPS);
+    let (_, flooder) = shared(&mut world, 2);
+    let quiet = flooder + 1;
+    world.send(flooder, 1000, 10, 100);
+    world.turn();
+    // It runs dry within the last round, so that the flooder comes again before anyone else.
+    world.send(quiet, 63, 10, 100);
+    assert_eq!(total(&world.turn(), quiet), 63);
+    assert_eq!(world.holding(flooder).records, 65);
+
+    world.send(quiet, 64, 10, 100);
+    let turn = world.turn();
+    assert_eq!((total(&turn, quiet), total(&turn, flooder)), (63, 64));
+    assert_eq!(world.holding(flooder).records, 64, "it does not grow");
+
+    world.send(quiet, 64, 10, 100);
+    let turn = world.turn();
+    assert_eq!((total(&turn, quiet), total(&turn, flooder)), (64, 64));
+    assert_eq!(turn[0].of(quiet).next().unwrap().number, 126, "the one that was left");
+}
+
+#[test]
 fn a_hold_takes_64_records_or_one_byte_cap() {
     let mut world = World::new(CAPS);
     let (lane, flooder) = shared(&mut world, 1);
