@@ -456,7 +456,7 @@ fn beacons_keep_to_a_grid_of_5_s_of_clock_and_are_never_judged() {
 #[test]
 fn the_bound_on_asks_never_slows_the_grid() {
     let mut rig = Rig::new();
-    let crowd = 2_000;
+    let crowd = 500;
     let keys: Vec<_> = (0..crowd).map(|owner| rig.begin(owner)).collect();
     for &(key, id) in &keys {
         rig.answer(key, id);
@@ -476,10 +476,7 @@ fn the_bound_on_asks_never_slows_the_grid() {
         }
     }
     assert!(most <= ASKS_PER_TURN_MIN, "{most}");
-    assert!(
-        asked.iter().all(|&times| times == 2 || times == 3),
-        "2,000 with one grid point go out 64 a turn"
-    );
+    assert!(asked.iter().all(|&times| times == 2 || times == 3), "500 with one grid point go out 64 a turn");
     assert_eq!(rig.liveness.len(), crowd as usize);
 }
 

@@ -252,6 +252,15 @@ fn what_is_held_is_served_first_from_the_peer_after_the_one_that_stopped() {
 }
 
 #[test]
+fn a_hold_that_becomes_full_does_not_move_the_cursor_off_those_whose_holds_had_no_time() {
+    let (mut world, lane, first) = four_slow_peers(60);
+    world.send(first, 20, 10, 100_000);
+    assert_eq!(from_holds(&world.turn()[0]), [0, 1, 2]);
+    assert_eq!((world.holding(first).records, world.stopped(lane)), (64, Some(Stop::HoldFull)));
+    assert_eq!(from_holds(&world.turn()[0]), [3, 0, 1]);
+}
+
+#[test]
 fn holds_take_half_the_lanes_time_and_the_lane_is_read_in_the_other() {
     let (mut world, lane, first) = four_slow_peers(60);
     let quiet = first + 4;
@@ -336,6 +345,21 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         assert_eq!(served, [64, 64, 22]);
         assert!(!world.rotation.work_left());
     }
+}
+
+#[test]
+fn what_a_dedicated_lane_holds_is_served_before_anything_more_is_read() {
+    let mut world = World::new(Caps { turn_time: Duration::from_micros(200), ..CAPS });
+    let peer = world.dedicated();
+    world.act(Deed::Pause(0, HoldLimits { records: 100, bytes: 1 << 20 }));
+    world.send(peer, 50, 10, 20_000);
+    while world.rotation.work_left() {
+        world.turn();
+    }
+    world.act(Deed::Resume(0));
+    world.send(peer, 50, 10, 20_000);
+    assert_eq!(total(&world.turn(), peer), 10);
+    assert_eq!((world.holding(peer).records, world.unread(peer)), (40, 50));
 }
 
 #[test]
