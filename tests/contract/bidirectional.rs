@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use wakeful::{CHECK_INTERVAL, Config, LostReason, NoRoute, Owned, PEER_DEADLINE, SendError, Silence};
+use wakeful::{
+    CHECK_INTERVAL, Config, LastFailure, LostReason, NoRoute, Owned, PEER_DEADLINE, RouteState, SendError,
+    Silence,
+};
 
 use crate::scene::{Scene, name};
 use crate::support::raw::{self, Raw, channel_request, channel_send, probe, reply};
@@ -200,6 +203,26 @@ fn a_transport_loss_takes_effect_at_once() {
         scene.until_lost(1);
         assert_eq!(scene.lost(), [(s(1), name(0), LostReason::Transport)]);
         assert!(!scene.is_ready(0));
+    }
+}
+
+/// Afterwards the snapshot still tells which of the three it was.
+#[test]
+fn the_snapshot_tells_the_ends_apart() {
+    type Ending = (fn(&mut Scene), LostReason);
+    let endings: [Ending; 3] = [
+        (|scene| scene.follow(s(15)), LostReason::Silence(Silence::NoAnswer)),
+        (|scene| scene.raws[0].update(raw::STOPPED), LostReason::Orderly),
+        (|scene| scene.raws[0].kill(), LostReason::Transport),
+    ];
+    for (end, reason) in endings {
+        let mut scene = Scene::at_client(1);
+        assert_eq!(scene.node.engine.snapshot().intents[0].last_failure, None);
+        end(&mut scene);
+        scene.until_lost(1);
+        let intent = &scene.node.engine.snapshot().intents[0];
+        assert_eq!(intent.last_failure, Some(LastFailure::Lost(reason)));
+        assert_eq!(intent.state, RouteState::Reconnecting);
     }
 }
 
