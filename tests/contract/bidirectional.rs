@@ -9,7 +9,7 @@ use wakeful::{
 
 use crate::scene::{Scene, name};
 use crate::support::raw::{self, Raw, channel_request, channel_send, probe, reply};
-use crate::support::{CHANNEL, Node, channel, ms, s};
+use crate::support::{CHANNEL, Node, channel, ms, s, until};
 
 /// Says that peer 0 was judged at exactly `at`, and that this was the only end.
 #[track_caller]
@@ -170,7 +170,7 @@ fn a_half_open_connection_is_closed_when_it_is_lost() {
     let mut at_client = Scene::at_client(1);
     at_client.follow(s(15));
     let raw = &mut at_client.raws[0];
-    crate::support::until(&mut [&mut at_client.node], "the transport's end", |_| {
+    until(&mut [&mut at_client.node], "the transport's end", |_| {
         raw.poll();
         raw.disconnected == 1
     });
@@ -180,6 +180,10 @@ fn a_half_open_connection_is_closed_when_it_is_lost() {
     let told = at_server.raws[0].wait(&mut at_server.node, raw::REJECT);
     assert_eq!(told.reason(), 14);
     assert_eq!(at_server.node.engine.snapshot().fenced_open, 1);
+    at_server.raws[0].kill();
+    until(&mut [&mut at_server.node], "the transport's end", |nodes| {
+        nodes[0].engine.snapshot().fenced_open == 0
+    });
 }
 
 /// An orderly close takes effect at once, with a reason of its own.

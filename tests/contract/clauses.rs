@@ -157,6 +157,13 @@ const CLAUSES: &[Clause] = &[
         "late frames change nothing",
         By("a_connection_that_has_ended_cannot_speak_for_its_successor"),
     ),
+    (
+        Reconnect,
+        1,
+        "a newer connection waits (000 §5)",
+        By("a_newer_connection_waits_for_the_end_of_the_older_one"),
+    ),
+    (Reconnect, 1, "and yields to an older one that lives", By("an_older_connection_that_answers_stays")),
     (Reconnect, 1, "session bindings", Exempt("STREAM sessions are not built here")),
     (Reconnect, 2, "discovery leaves out a pair of Object Clients", DESCRIPTORS),
     (Reconnect, 2, "a manual pair ends as NotRequired, unasked and not retried", MESH),
