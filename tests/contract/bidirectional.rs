@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use wakeful::{CHECK_INTERVAL, Config, LostReason, NoRoute, Owned, PEER_DEADLINE, SendError, Silence};
+use wakeful::{
+    CHECK_INTERVAL, Config, LastFailure, LostReason, NoRoute, Owned, PEER_DEADLINE, RouteState, SendError,
+    Silence,
+};
 
 use crate::scene::{Scene, name};
 use crate::support::raw::{self, Raw, channel_request, channel_send, probe, reply};
-use crate::support::{CHANNEL, Node, channel, ms, s};
+use crate::support::{CHANNEL, Node, channel, ms, s, until};
 
 /// Says that peer 0 was judged at exactly `at`, and that this was the only end.
 #[track_caller]
@@ -167,7 +170,7 @@ fn a_half_open_connection_is_closed_when_it_is_lost() {
     let mut at_client = Scene::at_client(1);
     at_client.follow(s(15));
     let raw = &mut at_client.raws[0];
-    crate::support::until(&mut [&mut at_client.node], "the transport's end", |_| {
+    until(&mut [&mut at_client.node], "the transport's end", |_| {
         raw.poll();
         raw.disconnected == 1
     });
@@ -177,6 +180,10 @@ fn a_half_open_connection_is_closed_when_it_is_lost() {
     let told = at_server.raws[0].wait(&mut at_server.node, raw::REJECT);
     assert_eq!(told.reason(), 14);
     assert_eq!(at_server.node.engine.snapshot().fenced_open, 1);
+    at_server.raws[0].kill();
+    until(&mut [&mut at_server.node], "the transport's end", |nodes| {
+        nodes[0].engine.snapshot().fenced_open == 0
+    });
 }
 
 /// An orderly close takes effect at once, with a reason of its own.
@@ -200,6 +207,26 @@ fn a_transport_loss_takes_effect_at_once() {
         scene.until_lost(1);
         assert_eq!(scene.lost(), [(s(1), name(0), LostReason::Transport)]);
         assert!(!scene.is_ready(0));
+    }
+}
+
+/// Afterwards the snapshot still tells which of the three it was.
+#[test]
+fn the_snapshot_tells_the_ends_apart() {
+    type Ending = (fn(&mut Scene), LostReason);
+    let endings: [Ending; 3] = [
+        (|scene| scene.follow(s(15)), LostReason::Silence(Silence::NoAnswer)),
+        (|scene| scene.raws[0].update(raw::STOPPED), LostReason::Orderly),
+        (|scene| scene.raws[0].kill(), LostReason::Transport),
+    ];
+    for (end, reason) in endings {
+        let mut scene = Scene::at_client(1);
+        assert_eq!(scene.node.engine.snapshot().intents[0].last_failure, None);
+        end(&mut scene);
+        scene.until_lost(1);
+        let intent = &scene.node.engine.snapshot().intents[0];
+        assert_eq!(intent.last_failure, Some(LastFailure::Lost(reason)));
+        assert_eq!(intent.state, RouteState::Reconnecting);
     }
 }
 

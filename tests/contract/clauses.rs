@@ -1,1 +1,250 @@
-//! x
+//! Every clause of 000 §10 and what becomes of it here: the test that shows it, or why none does yet or ever will. The
+//! list and the tests are held against each other both ways.
+
+use std::fs;
+use std::path::Path;
+
+use Chapter::{Bidirectional, Fanout, Isolation, Reconnect};
+use Shown::{By, Exempt, Waits};
+
+/// A heading of 000 §10.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Chapter {
+    Bidirectional,
+    Fanout,
+    Isolation,
+    Reconnect,
+}
+
+impl Chapter {
+    /// How many lines stand below the heading.
+    const fn lines(self) -> u8 {
+        match self {
+            Bidirectional | Reconnect => 5,
+            Fanout => 4,
+            Isolation => 3,
+        }
+    }
+
+    /// The modules that its tests stand in.
+    const fn modules(self) -> &'static [&'static str] {
+        match self {
+            Bidirectional => &["bidirectional"],
+            Fanout => &["fanout"],
+            Isolation => &["isolation"],
+            Reconnect => &["reconnect", "termination"],
+        }
+    }
+}
+
+/// What becomes of a clause.
+#[derive(Debug, Clone, Copy)]
+enum Shown {
+    /// This test shows it.
+    By(&'static str),
+    /// It waits for what it is about.
+    #[expect(dead_code, reason = "the reason is for the reader")]
+    Waits(&'static str),
+    /// DESIGN §5, "Not built here".
+    #[expect(dead_code, reason = "the reason is for the reader")]
+    Exempt(&'static str),
+}
+
+/// One clause: its chapter, the line below the heading, what it says, what becomes of it.
+type Clause = (Chapter, u8, &'static str, Shown);
+
+const MESH: Shown = Waits("RouteMesh is not built yet");
+const FANOUT: Shown = Waits("fanout is not built yet");
+const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
+const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
+const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
+
+const CLAUSES: &[Clause] = &[
+    (
+        Bidirectional,
+        1,
+        "a probe every 5 s without traffic",
+        By("a_probe_goes_out_every_5_s_without_any_traffic"),
+    ),
+    (Bidirectional, 1, "to the turn", By("a_probe_goes_out_in_the_very_turn_of_its_grid_point")),
+    (
+        Bidirectional,
+        1,
+        "one pending id, only it is re-sent",
+        By("only_the_pending_id_is_sent_again_before_an_ack"),
+    ),
+    (Bidirectional, 1, "fixed times that nobody can set (000 §2)", By("no_setting_moves_the_fixed_times")),
+    (Bidirectional, 1, "likewise on RouteMesh", MESH),
+    (Bidirectional, 2, "the first matching ACK refreshes", By("the_first_matching_ack_moves_the_deadline")),
+    (Bidirectional, 2, "a duplicate does not", By("a_duplicate_ack_changes_nothing")),
+    (Bidirectional, 2, "a previous id does not", By("an_ack_with_a_previous_id_changes_nothing")),
+    (Bidirectional, 2, "another connection's does not", By("an_ack_from_another_connection_changes_nothing")),
+    (Bidirectional, 2, "an id never sent does not", By("an_ack_with_an_id_never_sent_changes_nothing")),
+    (Bidirectional, 2, "likewise on RouteMesh", MESH),
+    (
+        Bidirectional,
+        3,
+        "half-open is not ready within 15 s",
+        By("a_half_open_connection_is_lost_at_exactly_15_s"),
+    ),
+    (Bidirectional, 3, "and is closed (000 §3)", By("a_half_open_connection_is_closed_when_it_is_lost")),
+    (Bidirectional, 3, "an orderly close acts at once", By("an_orderly_close_takes_effect_at_once")),
+    (Bidirectional, 3, "a transport loss acts at once", By("a_transport_loss_takes_effect_at_once")),
+    (
+        Bidirectional,
+        3,
+        "each is recorded by its own reason (000 §9)",
+        By("the_snapshot_tells_the_ends_apart"),
+    ),
+    (Bidirectional, 3, "calls end without a ready peer", By("a_call_without_a_ready_peer_ends_at_once")),
+    (Bidirectional, 4, "probes and ACKs reach no handler", By("probes_and_acks_reach_no_handler")),
+    (
+        Bidirectional,
+        4,
+        "application records extend nothing",
+        By("application_records_do_not_extend_the_deadline"),
+    ),
+    (
+        Bidirectional,
+        4,
+        "nor do other service records",
+        By("other_service_records_do_not_extend_the_deadline"),
+    ),
+    (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
+    (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
+    (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
+    (Fanout, 1, "a dedicated SUB socket per publisher", FANOUT),
+    (Fanout, 1, "ready only after a first record or beacon", FANOUT),
+    (Fanout, 2, "the beacon's exact topic, payload and two frames", FANOUT),
+    (Fanout, 2, "no ACK, dispatch, trace or metric of it", FANOUT),
+    (Fanout, 3, "a format error on the reserved topic ends only that publisher", FANOUT),
+    (Fanout, 4, "others progress beside a flooder", By("a_flooder_leaves_every_turn_room_for_the_others")),
+    (Fanout, 4, "their liveness too", By("a_flood_costs_nobody_else_its_check_signal")),
+    (
+        Fanout,
+        4,
+        "a rotation starts after the lane that stopped",
+        By("each_rotation_starts_after_the_one_that_stopped"),
+    ),
+    (Isolation, 1, "a publisher's time-out", FANOUT),
+    (
+        Isolation,
+        1,
+        "a peer's failure spares others",
+        By("one_peers_failure_leaves_the_other_connections_alone"),
+    ),
+    (Isolation, 1, "and the host", By("one_peers_failure_does_not_change_the_hosts_state")),
+    (Isolation, 1, "others are served (000 §5)", By("the_others_are_served_while_one_fails")),
+    (
+        Isolation,
+        1,
+        "calls end as NotFound or Unavailable (000 §5)",
+        By("without_a_ready_peer_a_call_says_which_kind_of_nobody_there_is"),
+    ),
+    (Isolation, 2, "checking goes on while polling the Store fails", STORE),
+    (Isolation, 2, "a ready transport renews no lease", DESCRIPTORS),
+    (Isolation, 3, "liveness releases no authority", DESCRIPTORS),
+    (Reconnect, 1, "the handshake is redone", By("a_reconnect_redoes_the_handshake_on_a_new_connection")),
+    (Reconnect, 1, "identity is verified anew", By("a_reconnect_redoes_the_verification_of_identity")),
+    (Reconnect, 1, "by a server too", By("a_server_verifies_a_client_that_comes_back")),
+    (Reconnect, 1, "ready is not reused", By("the_ready_state_is_not_taken_over")),
+    (Reconnect, 1, "nor the pending probe", By("the_pending_probe_is_not_taken_over")),
+    (Reconnect, 1, "nor completions", By("a_pending_request_is_not_taken_over")),
+    (Reconnect, 1, "nor reply routes", By("a_reply_token_is_not_taken_over")),
+    (
+        Reconnect,
+        1,
+        "late frames change nothing",
+        By("a_connection_that_has_ended_cannot_speak_for_its_successor"),
+    ),
+    (
+        Reconnect,
+        1,
+        "a newer connection waits (000 §5)",
+        By("a_newer_connection_waits_for_the_end_of_the_older_one"),
+    ),
+    (Reconnect, 1, "and yields to an older one that lives", By("an_older_connection_that_answers_stays")),
+    (Reconnect, 1, "session bindings", Exempt("STREAM sessions are not built here")),
+    (Reconnect, 2, "discovery leaves out a pair of Object Clients", DESCRIPTORS),
+    (Reconnect, 2, "a manual pair ends as NotRequired, unasked and not retried", MESH),
+    (Reconnect, 3, "each request ends once", By("each_request_ends_exactly_once_whatever_races")),
+    (Reconnect, 3, "nothing is sent again", By("nothing_is_sent_again_on_the_next_connection")),
+    (Reconnect, 3, "to nobody else either", By("nothing_is_sent_again_to_another_server")),
+    (Reconnect, 4, "a client leaves no timer", By("a_client_that_stops_leaves_no_timer_behind")),
+    (Reconnect, 4, "a server leaves none", By("a_server_that_stops_leaves_no_timer_behind")),
+    (Reconnect, 4, "callbacks end first (000 §7)", By("pending_callbacks_end_before_their_connections")),
+    (Reconnect, 4, "peers are told", By("a_host_that_stops_tells_its_peers_and_closes")),
+    (
+        Reconnect,
+        4,
+        "accepted work goes on (000 §7)",
+        By("a_draining_host_keeps_its_connections_for_accepted_work"),
+    ),
+    (Reconnect, 4, "after Relocate", Waits("there is no verb to relocate yet")),
+    (Reconnect, 5, "other runtimes show the same", RUNTIMES),
+];
+
+/// One test of a chapter, as its source shows it.
+struct Test {
+    module: String,
+    name: String,
+    /// Whether a paraphrase of its clause stands above it.
+    is_documented: bool,
+}
+
+/// Every test below `tests/contract`, but those of this file.
+fn tests() -> Vec<Test> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract");
+    let mut tests = Vec::new();
+    for entry in fs::read_dir(folder).expect("the contract can be listed") {
+        let path = entry.expect("the contract can be listed").path();
+        let module = path.file_stem().expect("a source has a name").to_string_lossy().into_owned();
+        if module != "clauses" {
+            tests_of(&module, &fs::read_to_string(&path).expect("a source can be read"), &mut tests);
+        }
+    }
+    tests
+}
+
+fn tests_of(module: &str, text: &str, tests: &mut Vec<Test>) {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == "#[test]") {
+        let name = lines[at..].iter().find_map(|line| line.strip_prefix("fn ")?.split('(').next());
+        let name = name.expect("a test is a function").to_owned();
+        let is_documented = at > 0 && lines[at - 1].starts_with("/// ");
+        tests.push(Test { module: module.to_owned(), name, is_documented });
+    }
+}
+
+/// Every line of 000 §10 has its clauses.
+#[test]
+fn every_line_of_the_contract_is_listed() {
+    for chapter in [Bidirectional, Fanout, Isolation, Reconnect] {
+        let mut lines: Vec<u8> =
+            CLAUSES.iter().filter(|(of, ..)| *of == chapter).map(|(_, line, ..)| *line).collect();
+        assert!(lines.is_sorted(), "{chapter:?} stands in the order of its lines");
+        lines.dedup();
+        assert_eq!(lines, (1..=chapter.lines()).collect::<Vec<u8>>(), "{chapter:?}");
+    }
+}
+
+/// A clause that names a test names one that exists, in its chapter.
+#[test]
+fn every_test_that_a_clause_names_exists() {
+    let tests = tests();
+    for (chapter, line, clause, shown) in CLAUSES {
+        let By(name) = shown else { continue };
+        let exists = |test: &Test| test.name == *name && chapter.modules().contains(&test.module.as_str());
+        assert!(tests.iter().any(exists), "{chapter:?} {line}, {clause}: there is no test {name}");
+    }
+}
+
+/// A test of the contract carries a clause, in the list and in words above it.
+#[test]
+fn every_test_of_the_contract_carries_a_clause() {
+    for Test { module, name, is_documented } in tests() {
+        let listed = CLAUSES.iter().filter(|(.., shown)| matches!(shown, By(by) if *by == name)).count();
+        assert_eq!(listed, 1, "{module}::{name} carries {listed} clauses");
+        assert!(is_documented, "{module}::{name} does not say its clause");
+    }
+}

@@ -1,10 +1,12 @@
 //! 000 §10, "Fanout": so far only its last line, which 000 §4 lays on every path that serves several connections.
 
-use wakeful::{Config, LostReason, Owned, Silence};
+use std::time::{Duration, Instant};
+
+use wakeful::{Completion, Config, Event, LostReason, Outbox, Owned, Pressure, Silence, Stopped};
 
 use crate::scene::{Scene, name};
-use crate::support::raw::{Raw, channel_send};
-use crate::support::{CHANNEL, Node, ms, s};
+use crate::support::raw::{self, Raw, channel_send, reply};
+use crate::support::{CHANNEL, Node, channel, ms, s, until};
 
 /// Two clients of one server, whose turns are ended by the count alone.
 fn two_clients() -> Scene {
@@ -32,9 +34,9 @@ fn delivered(events: &[Owned]) -> [usize; 2] {
 /// records of the flooder.
 #[test]
 fn a_flooder_leaves_every_turn_room_for_the_others() {
-    let mut scene = two_clients();
     const FLOOD: usize = 3_000;
     const FEW: usize = 20;
+    let mut scene = two_clients();
     for _ in 0..FLOOD {
         scene.raws[0].send(&channel_send(CHANNEL), &[b"flood"]);
     }
@@ -43,7 +45,7 @@ fn a_flooder_leaves_every_turn_room_for_the_others() {
     }
     let (mut of_flood, mut of_few, mut most) = (0, 0, 0);
     let mut flood_before_the_last_drop = 0;
-    crate::support::until(&mut [&mut scene.node], "everything delivered", |nodes| {
+    until(&mut [&mut scene.node], "everything delivered", |nodes| {
         let [flood, few] = delivered(&nodes[0].events());
         most = most.max(flood);
         (of_flood, of_few) = (of_flood + flood, of_few + few);
@@ -81,4 +83,56 @@ fn a_flood_costs_nobody_else_its_check_signal() {
     };
     assert_eq!((*at, peer), (s(15), &name(0)));
     assert!(scene.missed().iter().all(|(_, peer, _)| *peer == name(0)));
+}
+
+/// A rotation that is cut short goes on, in the next turn, right after the connection where it stopped.
+#[test]
+fn each_rotation_starts_after_the_one_that_stopped() {
+    const PEERS: usize = 3;
+    const EACH: usize = 64;
+    let mut scene = Scene::at_client(PEERS);
+    for _ in 0..PEERS * EACH {
+        scene.node.engine.outbox().request(&channel(), &[b"who?"], s(60)).unwrap();
+    }
+    // All answers are there before the first is delivered.
+    scene.node.engine.outbox().set_pressure(Pressure::Paused);
+    scene.hear();
+    for (peer, raw) in scene.raws.iter_mut().enumerate() {
+        for request in raw.taken(raw::CHANNEL_REQUEST) {
+            raw.send(&reply(request.number(), 0), &[&[peer as u8]]);
+        }
+    }
+    until(&mut [&mut scene.node], "all answers set aside", |nodes| {
+        nodes[0].engine.snapshot().connections.iter().all(|each| each.held == EACH as u64)
+    });
+    scene.node.engine.outbox().set_pressure(Pressure::Running);
+
+    // The host takes longer for one record than a connection's share lasts, and for two than a whole turn does.
+    let mut visits = Vec::new();
+    while visits.len() < PEERS * EACH / 2 {
+        let mut served = Vec::new();
+        let mut host = |event: Event<'_>, _: &mut Outbox<'_>| {
+            if let Event::Completed { outcome: Completion::Reply(parts), .. } = event {
+                served.push(parts.get(0).unwrap()[0]);
+                spend(ms(1));
+            }
+        };
+        let report = scene.node.engine.turn_at(scene.node.now, &mut host);
+        assert_eq!(report.stopped, Stopped::TurnTime);
+        served.dedup();
+        visits.extend(served);
+    }
+    let round = &visits[..PEERS];
+    assert!((0..PEERS as u8).all(|peer| round.contains(&peer)), "{round:?}");
+    let rounds = || visits.chunks_exact(PEERS);
+    assert!(rounds().all(|next| next == round), "nobody is visited twice before all others: {visits:?}");
+}
+
+/// Spends real time, as a slow handler does.
+#[expect(clippy::disallowed_methods, reason = "the shares of a turn are real time")]
+fn spend(span: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < span {
+        std::hint::spin_loop();
+    }
 }

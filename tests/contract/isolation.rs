@@ -85,8 +85,7 @@ fn the_others_are_served_while_one_fails() {
 fn without_a_ready_peer_a_call_says_which_kind_of_nobody_there_is() {
     let mut scene = Scene::at_client(1);
     let call = |scene: &mut Scene| scene.node.engine.outbox().send(&channel(), &[b"anyone?"]);
-    const DRAINING: u8 = 3;
-    scene.raws[0].update(DRAINING);
+    scene.raws[0].update(raw::DRAINING);
     scene.hear();
     assert!(scene.is_ready(0), "draining leaves selection, not the connection");
     assert_eq!(call(&mut scene), Err(SendError::RouteNotConnected(NoRoute::NotFound)));

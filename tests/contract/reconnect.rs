@@ -8,7 +8,7 @@ use wakeful::{
 
 use crate::scene::{Scene, name};
 use crate::support::raw::{self, Admission, Raw, channel_request, channel_send, head, reply};
-use crate::support::{CHANNEL, Node, channel, generation, rid, s};
+use crate::support::{CHANNEL, Node, channel, generation, rid, s, until};
 
 /// A client whose server has just said that it stops, though it goes on listening.
 fn client_after_a_loss() -> Scene {
@@ -28,6 +28,18 @@ fn lose(scene: &mut Scene) {
 fn next_hello(scene: &mut Scene) -> Admission {
     scene.follow(scene.elapsed() + s(1));
     scene.raws[0].hello(&mut scene.node)
+}
+
+/// After the first probe's ACK, at 2 s, a second connection of peer 0 says hello. Returns it, and the id with which the
+/// first one is asked at once.
+fn second_hello(scene: &mut Scene) -> (Raw, u64) {
+    scene.ack(0, scene.asked(0));
+    scene.follow(s(2));
+    let newer = Raw::client(&name(0), &scene.raws[0].endpoint);
+    newer.send(&head(raw::HELLO, &newer.admission.bytes()), &[]);
+    let asked = scene.raws[0].wait(&mut scene.node, raw::PROBE).number();
+    scene.probes[0].push((s(2), asked));
+    (newer, asked)
 }
 
 fn send(scene: &mut Scene) -> Result<(), SendError> {
@@ -212,13 +224,41 @@ fn a_connection_that_has_ended_cannot_speak_for_its_successor() {
     old.send(&raw::probe(1), &[]);
     old.send(&channel_send(CHANNEL), &[b"a ghost"]);
     old.send(&channel_request(1, CHANNEL), &[b"a ghost"]);
-    crate::support::until(&mut [&mut scene.node], "all four dropped", |nodes| {
+    until(&mut [&mut scene.node], "all four dropped", |nodes| {
         nodes[0].engine.snapshot().counters.unadmitted == before + 4
     });
     scene.follow(s(31));
     assert_eq!(scene.lost(), [(s(30), name(0), LostReason::Silence(Silence::NoAnswer))]);
     let delivered = |event: &Owned| matches!(event, Owned::Message { .. } | Owned::Request { .. });
     assert!(!scene.events.iter().any(|(_, event)| delivered(event)));
+}
+
+/// A peer's newer connection waits for the end of the older one, which is asked at once, with its one pending id; it is
+/// admitted in the turn of that end and not before.
+#[test]
+fn a_newer_connection_waits_for_the_end_of_the_older_one() {
+    let mut scene = Scene::at_server(1);
+    let (mut newer, asked) = second_hello(&mut scene);
+    scene.follow(s(15));
+    let times: Vec<_> = scene.probes[0][1..].iter().map(|&(at, id)| (at, id == asked)).collect();
+    assert_eq!(times, [2, 5, 10].map(|at| (s(at), true)));
+    assert_eq!(scene.lost(), [(s(15), name(0), LostReason::Silence(Silence::NoAnswer))]);
+    newer.wait(&mut scene.node, raw::ADMIT);
+    newer.sync(&mut scene.node);
+    assert!(scene.is_ready(0));
+    assert_eq!(scene.elapsed(), s(15));
+}
+
+/// Where the older one answers, it stays, and the newer one is refused.
+#[test]
+fn an_older_connection_that_answers_stays() {
+    const DUPLICATE: u32 = 10;
+    let mut scene = Scene::at_server(1);
+    let (mut newer, asked) = second_hello(&mut scene);
+    scene.ack(0, asked);
+    assert_eq!(newer.wait(&mut scene.node, raw::REJECT).reason(), DUPLICATE);
+    scene.follow(s(16));
+    assert!(scene.is_ready(0) && scene.lost().is_empty());
 }
 
 // ---- What is not sent again ----

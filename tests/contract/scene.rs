@@ -92,7 +92,9 @@ impl Scene {
             let at = self.elapsed();
             self.probes[peer].extend(ids.iter().map(|id| (at, *id)));
             if self.answers[peer] {
-                ids.iter().for_each(|id| self.ack(peer, *id));
+                for id in ids {
+                    self.ack(peer, id);
+                }
             }
         }
         self.note();

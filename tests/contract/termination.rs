@@ -238,7 +238,6 @@ fn pending_callbacks_end_before_their_connections() {
 /// accepted.
 #[test]
 fn a_draining_host_keeps_its_connections_for_accepted_work() {
-    const DRAINING: u8 = 3;
     const NOT_SERVING: u32 = 9;
     let mut scene = Scene::at_server(1);
     scene.answers = vec![true];
@@ -247,7 +246,7 @@ fn a_draining_host_keeps_its_connections_for_accepted_work() {
     scene.hear();
     scene.node.engine.drain(true);
     let told = scene.raws[0].wait(&mut scene.node, raw::UPDATE);
-    assert_eq!(told.admission().state, DRAINING);
+    assert_eq!(told.admission().state, raw::DRAINING);
     scene.follow(s(31));
     assert!(scene.is_ready(0));
     assert_eq!(scene.probes[0].len(), 7);

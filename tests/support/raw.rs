@@ -25,6 +25,7 @@ pub const CHANNEL_REQUEST: u8 = 19;
 pub const REPLY: u8 = 20;
 
 pub const SERVING: u8 = 1;
+pub const DRAINING: u8 = 3;
 pub const STOPPED: u8 = 4;
 
 /// The head of a record: magic, major, command, flags, body.
