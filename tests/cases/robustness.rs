@@ -275,10 +275,11 @@ fn case_56_a_peer_that_a_handler_closes_is_not_heard_again_though_its_data_was_r
         }
         assert_eq!(lost(&host.told), [("closed".to_owned(), LostReason::Closed)]);
         let end = position(&host.told, |event| matches!(event, Owned::Lost { .. }));
-        let mine =
-            |event: &&Owned| matches!(event, Owned::Message { peer, .. } if *peer.rid() == rid("closed"));
-        assert!(host.told[end..].iter().find(mine).is_none(), "nothing after its end");
-        assert!(host.told.iter().filter(mine).count() <= 1, "nor in the turn that closed it");
+        let is_mine =
+            |event: &Owned| matches!(event, Owned::Message { peer, .. } if *peer.rid() == rid("closed"));
+        assert!(!host.told[end..].iter().any(is_mine), "nothing after its end");
+        let heard = host.told.iter().filter(|event| is_mine(event)).count();
+        assert!(heard <= 1, "nor in the turn that closed it");
     }
 }
 

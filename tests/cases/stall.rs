@@ -83,11 +83,11 @@ fn case_04_three_hours_asleep_judge_nobody_and_afterwards_a_deadline_is_15_secon
         |server| {
             arrive(server, || {
                 healthy.turn();
-            })
+            });
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );
-    assert_eq!(lost(&server.events()), [("gone".to_owned(), LostReason::Silence(Silence::NoAnswer))],);
+    assert_eq!(lost(&server.events()), [("gone".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
     let took = server.now - proved;
     assert!(PEER_DEADLINE <= took && took <= PEER_DEADLINE + SECOND_LOOK, "judged after {took:?}");
 }
