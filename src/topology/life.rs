@@ -257,7 +257,11 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
         }
-        let quiet_since = *connection.quiet_since.get_or_insert(now);
+        // What this round brought of it has cleared the mark.
+        let Some(quiet_since) = connection.quiet_since else {
+            connection.quiet_since = Some(now);
+            return true;
+        };
         if now.since(quiet_since) < READ_OUT_PAUSE && !has_no_route(core, index) {
             return true;
         }
