@@ -1,12 +1,15 @@
 //! What a sceptical reading of the engine asked for: corners where phases, callbacks and shutdown meet.
 mod support;
 
-use support::raw::{self, Raw};
+use support::raw::{self, Raw, Seen};
 use support::{CHANNEL, Node, ms, rid, s, settle, until};
 use wakeful::{
     ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned, Pressure,
     Unanswered,
 };
+
+/// The state of a node that takes no new work.
+const DRAINING: u8 = 3;
 
 #[test]
 fn a_reject_is_never_answered_not_even_as_a_first_record() {
@@ -75,6 +78,21 @@ fn after_stop_nothing_is_due_and_no_attempt_is_called_a_failure() {
     let events = node.events();
     assert!(matches!(events[..], [Owned::Lost { reason: LostReason::Transport, .. }]), "{events:?}");
     assert_eq!(node.engine.next_due(), None);
+}
+
+#[test]
+fn a_state_that_changes_while_a_hello_waits_for_its_answer_is_told_once_ready() {
+    let mut server = Raw::server("server");
+    let mut node = Node::client("client", &server.endpoint);
+    assert_eq!(server.hello(&mut node).state, raw::SERVING);
+    node.engine.drain(true);
+    settle(&mut [&mut node]);
+    server.admit(&mut node);
+    server.poll();
+    let commands: Vec<u8> = server.seen.iter().map(Seen::command).collect();
+    assert_eq!(commands, [raw::PROBE, raw::UPDATE], "the first probe comes first");
+    let update = server.taken(raw::UPDATE)[0].admission();
+    assert_eq!((update.state, update.revision), (DRAINING, 2));
 }
 
 #[test]

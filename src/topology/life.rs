@@ -171,6 +171,7 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
     }
     core.news.push_back(News::Ready(peer));
     core.ask(index, id);
+    core.pay_waiting_update(index);
 }
 
 /// The transport of a connection is gone. What is still readable of an admitted one is delivered before the host hears.
@@ -387,12 +388,13 @@ pub(crate) fn set_state(core: &mut Core, state: HostState) {
     }
 }
 
-/// What we say of ourselves on a channel changed: everyone connected by it is owed an update.
+/// What we say of ourselves on a channel changed: everyone connected by it is owed an update, as soon as it may be sent.
 pub(crate) fn announce(core: &mut Core, channel: u32) {
     let standing: Vec<u32> = core
         .table
         .iter()
-        .filter(|(_, connection)| connection.channel == channel && connection.stands())
+        .filter(|(_, connection)| connection.channel == channel)
+        .filter(|(_, connection)| connection.stands() || connection.phase == Phase::Greeting)
         .map(|(index, _)| index)
         .collect();
     for index in standing {
