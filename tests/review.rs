@@ -2,10 +2,10 @@
 mod support;
 
 use support::raw::{self, Raw, Seen};
-use support::{CHANNEL, Node, ms, rid, s, settle, until};
+use support::{CHANNEL, Node, channel, ms, rid, s, settle, until};
 use wakeful::{
-    ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned, Pressure,
-    Unanswered,
+    ChannelName, Client, Completion, ConnectionStatus, DueReason, Endpoint, Event, LostReason, Outbox, Owned,
+    Pressure, RouteState, Unanswered,
 };
 
 /// The state of a node that takes no new work.
@@ -114,4 +114,26 @@ fn a_paused_host_is_not_woken_for_a_connection_that_its_pause_keeps_from_being_r
     until(&mut [&mut node], "the word and the end", |nodes| nodes[0].inbox.events.len() == 2);
     let events = node.events();
     assert!(matches!(events[..], [Owned::Message { .. }, Owned::Lost { .. }]), "{events:?}");
+}
+
+#[test]
+fn many_attempts_that_are_due_at_once_are_begun_over_several_turns() {
+    const MANY: usize = 100;
+    let mut node = Node::new();
+    let nobody = std::env::temp_dir().join("wakeful-nobody-");
+    let servers =
+        (0..MANY).map(|number| format!("ipc://{}{number}", nobody.display()).parse::<Endpoint>().unwrap());
+    let client = servers.fold(Client::new(channel(), rid("client")), Client::server);
+    node.engine.connect(client).unwrap();
+    let begun = |node: &Node| {
+        node.engine.snapshot().intents.iter().filter(|each| each.state != RouteState::Configured).count()
+    };
+    let report = node.turn();
+    let first = begun(&node);
+    assert!((1..=32).contains(&first), "{first} sockets opened in one turn");
+    assert!(report.work_left);
+    for _ in 0..MANY {
+        node.turn();
+    }
+    assert_eq!(begun(&node), MANY);
 }
