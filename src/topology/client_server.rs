@@ -318,8 +318,7 @@ fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
 /// one is closed.
 fn broken(core: &mut Core, index: u32, told: Option<RejectReason>) -> Step {
     core.counters.protocol_errors += 1;
-    let is_accepted = core.table.get(index).is_some_and(|connection| connection.route().is_some());
-    if let Some(reason) = told.filter(|_| is_accepted) {
+    if let Some(reason) = told {
         life::reject(core, index, reason);
     }
     life::end_as(core, index, LostReason::Protocol, Failure::Protocol);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::table::{Behind, IntentPhase};
 use super::{ChannelEnd, Core, News, Unanswered, fanout, intents};
-use crate::io::{Inbound, Linger};
+use crate::io::{Inbound, Linger, SendError};
 use crate::link::connection::{
     Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
 };
@@ -171,6 +171,7 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
     }
     core.news.push_back(News::Ready(peer));
     core.ask(index, id);
+    core.pay_waiting_update(index);
 }
 
 /// The transport of a connection is gone. What is still readable of an admitted one is delivered before the host hears.
@@ -218,19 +219,18 @@ pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
     end_as(core, index, LostReason::Protocol, Failure::Refused(reason));
 }
 
-/// Tells a connection that it is not admitted, at most once a second.
+/// Tells an accepted connection that it is not admitted, at most once a second. A dialled one is simply closed.
 pub(crate) fn reject(core: &mut Core, index: u32, reason: RejectReason) {
     let now = core.watch.moment().now;
     let Some(connection) = core.table.get_mut(index) else { return };
-    if connection.rejected.is_some_and(|at| now.since(at) < REJECT_INTERVAL) {
+    let is_told = connection.rejected.is_some_and(|at| now.since(at) < REJECT_INTERVAL);
+    if is_told || connection.route().is_none() {
         return;
     }
     connection.rejected = Some(now);
-    // A refusal that finds no slot or no route is a refusal nobody needs.
-    if core.send_record(index, Record::Reject(reason)) == Err(crate::io::SendError::NoRoute) {
-        if let Some(connection) = core.table.get_mut(index) {
-            connection.severed = true;
-        }
+    // A refusal that finds no slot is a refusal nobody needs. Where no route is left, nobody is left to be fenced.
+    if core.send_record(index, Record::Reject(reason)) == Err(SendError::NoRoute) {
+        sever(core, index);
     }
 }
 
@@ -361,9 +361,7 @@ pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
 
 /// The host closes a connection.
 pub(crate) fn close(core: &mut Core, index: u32) {
-    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
-        reject(core, index, RejectReason::NotAdmitted);
-    }
+    reject(core, index, RejectReason::NotAdmitted);
     end(core, index, End::Lost(LostReason::Closed));
 }
 
@@ -372,9 +370,7 @@ pub(crate) fn judged(core: &mut Core, index: u32, silence: Silence) {
     if let Some(connection) = core.table.get_mut(index) {
         connection.check = None;
     }
-    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
-        reject(core, index, RejectReason::NotAdmitted);
-    }
+    reject(core, index, RejectReason::NotAdmitted);
     end(core, index, End::Lost(LostReason::Silence(silence)));
 }
 
@@ -391,12 +387,13 @@ pub(crate) fn set_state(core: &mut Core, state: HostState) {
     }
 }
 
-/// What we say of ourselves on a channel changed: everyone connected by it is owed an update.
+/// What we say of ourselves on a channel changed: everyone connected by it is owed an update, as soon as it may be sent.
 pub(crate) fn announce(core: &mut Core, channel: u32) {
     let standing: Vec<u32> = core
         .table
         .iter()
-        .filter(|(_, connection)| connection.channel == channel && connection.stands())
+        .filter(|(_, connection)| connection.channel == channel)
+        .filter(|(_, connection)| connection.stands() || connection.phase == Phase::Greeting)
         .map(|(index, _)| index)
         .collect();
     for index in standing {
