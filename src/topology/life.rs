@@ -328,7 +328,12 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             core.table.remove(index);
         }
         // Only the peer can close it. Until it does, it is fenced.
-        Side::Accepted { .. } => connection.phase = Phase::Fenced,
+        Side::Accepted { descriptor, .. } => {
+            connection.phase = Phase::Fenced;
+            if descriptor.is_none() {
+                core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), connection.id);
+            }
+        }
         Side::Dialled { intent } => {
             core.rotation.remove_peer(share);
             core.table.remove(index);
@@ -339,6 +344,20 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             }
             intents::ended(core, intent, how, Some(lane));
         }
+    }
+}
+
+/// A fenced connection without a descriptor is told once more that it has ended: no monitor will say when it is gone, so
+/// the answer of the transport does.
+pub(crate) fn remind(core: &mut Core, id: ConnectionId) {
+    if core.table.find(id).is_none_or(|connection| connection.phase != Phase::Fenced) {
+        return;
+    }
+    reject(core, id.index, RejectReason::NotAdmitted);
+    if core.table.find(id).is_some_and(|connection| connection.severed) {
+        end(core, id.index, End::Unadmitted);
+    } else {
+        core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), id);
     }
 }
 

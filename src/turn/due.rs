@@ -52,6 +52,9 @@ pub(super) fn time_outs(core: &mut Core, moment: &Moment) {
     while let Some(id) = core.agenda.next_handshake(moment) {
         life::handshake_over(core, id);
     }
+    while let Some(id) = core.agenda.next_reminder(moment.now) {
+        life::remind(core, id);
+    }
     while let Some(intent) = core.agenda.next_retry(moment.now) {
         intents::retry(core, intent);
     }
