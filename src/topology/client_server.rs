@@ -133,7 +133,10 @@ fn trace(core: &mut Core, index: u32, number: Option<i32>) {
     // Whoever had this number before must be known to be gone.
     let lane = connection.lane;
     if let Some(entry) = core.table.lane(lane) {
-        core.io.drain_monitor(entry.id);
+        let lane = entry.id;
+        core.io.drain_monitor(lane);
+        // If this one has gone itself, the transport shall know it before it is answered.
+        core.io.refresh(lane);
         witness::hear(core);
     }
 }

@@ -332,7 +332,10 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             core.table.remove(index);
         }
         // Only the peer can close it. Until it does, it is fenced.
-        Side::Accepted { .. } => connection.phase = Phase::Fenced,
+        Side::Accepted { .. } => {
+            connection.phase = Phase::Fenced;
+            core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), connection.id);
+        }
         Side::Dialled { intent } => {
             core.rotation.remove_peer(share);
             core.table.remove(index);
@@ -343,6 +346,22 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             }
             intents::ended(core, intent, how, Some(lane));
         }
+    }
+}
+
+/// A fenced connection is told once more that it has ended, so that the transport says whether it is still there: its
+/// monitor may have spoken before its descriptor was known. Without a descriptor no monitor ever speaks, and it is asked
+/// again and again.
+pub(crate) fn remind(core: &mut Core, id: ConnectionId) {
+    if core.table.find(id).is_none_or(|connection| connection.phase != Phase::Fenced) {
+        return;
+    }
+    reject(core, id.index, RejectReason::NotAdmitted);
+    let Some(Connection { side, severed, .. }) = core.table.find(id) else { return };
+    if *severed {
+        end(core, id.index, End::Unadmitted);
+    } else if matches!(side, Side::Accepted { descriptor: None, .. }) {
+        core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), id);
     }
 }
 

@@ -60,6 +60,10 @@ pub(super) fn time_outs(core: &mut Core, moment: &Moment) {
         let Some(id) = core.agenda.next_handshake(moment) else { break };
         life::handshake_over(core, id);
     }
+    for _ in 0..TIME_OUTS_PER_TURN_MAX {
+        let Some(id) = core.agenda.next_reminder(moment.now) else { break };
+        life::remind(core, id);
+    }
     for _ in 0..DIALS_PER_TURN_MAX {
         let Some(intent) = core.agenda.next_retry(moment.now) else { break };
         intents::retry(core, intent);
