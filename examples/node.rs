@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use wakeful::{
     BindEndpoint, ChannelName, Client, Completion, Config, Endpoint, Engine, ErrorKind, Event, Failure,
-    Generation, Host, LostReason, Outbox, Parts, Peer, ReplyToken, Rid, SendError, Server, Snapshot, Weight,
+    Generation, Host, LastFailure, LostReason, Outbox, Parts, Peer, Pressure, ReplyToken, Rid, SendError,
+    Server, Snapshot, Weight,
 };
 
 /// The longest sleep of the loop, and so the longest that a command or a signal waits.
@@ -299,10 +300,11 @@ fn obey(command: &str, engine: &mut Engine, lines: &mut Lines) -> bool {
                 eprintln!("weight: {what}");
             }
         }
-        ["pause" | "run"] => {
-            eprintln!("{command}: this version cannot pause, because it has no pressure state yet");
-        }
-        _ => eprintln!("{command}: no such command; there are drain, weight CHANNEL N, snapshot and stop"),
+        ["pause"] => engine.outbox().set_pressure(Pressure::Paused),
+        ["run"] => engine.outbox().set_pressure(Pressure::Running),
+        _ => eprintln!(
+            "{command}: no such command; there are drain, pause, run, weight CHANNEL N, snapshot and stop"
+        ),
     }
     false
 }
@@ -487,7 +489,7 @@ impl Lines {
         let intents = seen.intents.iter().map(|intent| {
             json!({
                 "name": intent.channel.as_str(), "endpoint": intent.endpoint.as_str(),
-                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(failed),
+                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(last_failure),
             })
         });
         let servers = seen
@@ -531,6 +533,14 @@ fn lost(reason: LostReason) -> String {
 fn failed(failure: Failure) -> String {
     match failure {
         Failure::Refused(reason) | Failure::Unexpected(reason) => reason.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn last_failure(failure: LastFailure) -> String {
+    match failure {
+        LastFailure::Failed(failure) => failed(failure),
+        LastFailure::Lost(reason) => lost(reason),
         other => format!("{other:?}"),
     }
 }

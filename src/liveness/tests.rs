@@ -539,6 +539,7 @@ mod model {
     const PEERS: usize = 3;
 
     /// What the model remembers of one peer, since its last evidence unless it says otherwise.
+    #[expect(clippy::struct_excessive_bools, reason = "a model keeps each fact by itself")]
     struct Peer {
         key: CheckKey,
         /// Of its whole life.
@@ -861,6 +862,7 @@ mod model {
             let mut rig = Rig::new();
             let mut owners = 0;
             // Each with the start of its grid, and how many of its points came; a publisher that is heard has none.
+            #[expect(clippy::type_complexity, reason = "it is written once")]
             let mut live: Vec<(CheckKey, u32, Option<(ClockTime, u128)>)> = Vec::new();
             for (gap, mut deeds) in turns {
                 rig.pass(gap);
