@@ -79,7 +79,8 @@ impl Core {
             table: Table::default(),
             channels: Channels::default(),
             requests: Requests::new(requests_max),
-            replies: Replies::new(replies_max, replies_max),
+            // No one client can take every place there is.
+            replies: Replies::new(replies_max, replies_max.div_ceil(4)),
             agenda: Agenda::default(),
             host_state: HostState::Serving,
             pressure: Pressure::Running,
