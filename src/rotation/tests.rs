@@ -331,6 +331,7 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         let mut world = World::new(CAPS);
         let peer = if dedicated { world.dedicated() } else { shared(&mut world, 1).1 };
         world.act(Deed::Pause(0, HoldLimits { records: 100, bytes: 1 << 20 }));
+        assert!(!world.rotation.is_held_back(world.peers[peer].key), "it is read, and nothing is held");
         world.send(peer, 150, 10, 100);
         let mut turns = 0;
         while world.rotation.work_left() {
@@ -339,8 +340,10 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         }
         assert_eq!((world.holding(peer).records, world.unread(peer)), (100, 50));
         assert_eq!(world.stopped(0), Some(Stop::PauseFull));
+        assert!(world.rotation.is_held_back(world.peers[peer].key));
         assert_eq!(turns, if dedicated { 2 } else { 1 });
         world.act(Deed::Resume(0));
+        assert!(!world.rotation.is_held_back(world.peers[peer].key));
         let served: Vec<_> = (0..3).map(|_| total(&world.turn(), peer)).collect();
         assert_eq!(served, [64, 64, 22]);
         assert!(!world.rotation.work_left());
