@@ -858,7 +858,7 @@ mod model {
         #[test]
         fn the_grid_is_kept_though_checks_come_and_go_in_the_middle_of_a_sweep(
             turns in prop::collection::vec(
-                (gap(), prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 0..8)), 1..80,
+                (gap(), prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 0..8)), 1..40,
             ),
         ) {
             let mut rig = Rig::new();
