@@ -54,7 +54,7 @@ enum Shown {
 type Clause = (Chapter, u8, &'static str, Shown);
 
 const MESH: Shown = Waits("RouteMesh is not built yet");
-const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
+const LEASES: Shown = Waits("leases, authority and the resolver are not built yet");
 const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
 const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
 
@@ -157,8 +157,8 @@ const CLAUSES: &[Clause] = &[
         By("without_a_ready_peer_a_call_says_which_kind_of_nobody_there_is"),
     ),
     (Isolation, 2, "checking goes on while polling the Store fails", STORE),
-    (Isolation, 2, "a ready transport renews no lease", DESCRIPTORS),
-    (Isolation, 3, "liveness releases no authority", DESCRIPTORS),
+    (Isolation, 2, "a ready transport renews no lease", LEASES),
+    (Isolation, 3, "liveness releases no authority", LEASES),
     (Reconnect, 1, "the handshake is redone", By("a_reconnect_redoes_the_handshake_on_a_new_connection")),
     (Reconnect, 1, "identity is verified anew", By("a_reconnect_redoes_the_verification_of_identity")),
     (Reconnect, 1, "by a server too", By("a_server_verifies_a_client_that_comes_back")),
@@ -180,7 +180,7 @@ const CLAUSES: &[Clause] = &[
     ),
     (Reconnect, 1, "and yields to an older one that lives", By("an_older_connection_that_answers_stays")),
     (Reconnect, 1, "session bindings", Exempt("STREAM sessions are not built here")),
-    (Reconnect, 2, "discovery leaves out a pair of Object Clients", DESCRIPTORS),
+    (Reconnect, 2, "discovery leaves out a pair of Object Clients", MESH),
     (Reconnect, 2, "a manual pair ends as NotRequired, unasked and not retried", MESH),
     (Reconnect, 3, "each request ends once", By("each_request_ends_exactly_once_whatever_races")),
     (Reconnect, 3, "nothing is sent again", By("nothing_is_sent_again_on_the_next_connection")),
