@@ -179,8 +179,9 @@ fn case_55_a_replacement_ends_by_the_deadline_where_no_monitor_ever_tells_of_the
     let cable = Proxy::to(&endpoint);
     let context = zmq::Context::new();
     let old = RawClient::enter(&context, &cable.endpoint, &mut server, "peer");
-    arrive(&mut server, || {
+    until(&mut [&mut server], "its answer", |nodes| {
         old.answer();
+        all_served(nodes[0], 1, 3)
     });
     server.events();
     cable.cut();
