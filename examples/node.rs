@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use wakeful::{
     BindEndpoint, ChannelName, Client, Completion, Config, Endpoint, Engine, ErrorKind, Event, Failure,
-    Generation, Host, LostReason, Outbox, Parts, Peer, ReplyToken, Rid, SendError, Server, Snapshot, Weight,
+    Generation, Host, LastFailure, LostReason, Outbox, Parts, Peer, Pressure, ReplyToken, Rid, SendError,
+    Server, Snapshot, Weight,
 };
 
 /// The longest sleep of the loop, and so the longest that a command or a signal waits.
@@ -35,7 +36,7 @@ const FLOOD_PER_TURN: usize = 64;
 // ---- Flags ----
 
 /// A node of a `wakeful` channel: one JSON object a line on standard output, commands on standard input
-/// (drain, weight CHANNEL N, snapshot, stop).
+/// (drain, pause, run, weight CHANNEL N, snapshot, stop).
 #[derive(Parser)]
 #[command(name = "node", arg_required_else_help = false)]
 struct Flags {
@@ -299,10 +300,11 @@ fn obey(command: &str, engine: &mut Engine, lines: &mut Lines) -> bool {
                 eprintln!("weight: {what}");
             }
         }
-        ["pause" | "run"] => {
-            eprintln!("{command}: this version cannot pause, because it has no pressure state yet");
-        }
-        _ => eprintln!("{command}: no such command; there are drain, weight CHANNEL N, snapshot and stop"),
+        ["pause"] => engine.outbox().set_pressure(Pressure::Paused),
+        ["run"] => engine.outbox().set_pressure(Pressure::Running),
+        _ => eprintln!(
+            "{command}: no such command; there are drain, pause, run, weight CHANNEL N, snapshot and stop"
+        ),
     }
     false
 }
@@ -487,7 +489,7 @@ impl Lines {
         let intents = seen.intents.iter().map(|intent| {
             json!({
                 "name": intent.channel.as_str(), "endpoint": intent.endpoint.as_str(),
-                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(failed),
+                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(ended),
             })
         });
         let servers = seen
@@ -503,7 +505,7 @@ impl Lines {
         });
         let counted = &seen.counters;
         let line = json!({
-            "host": format!("{:?}", seen.host), "stalls": seen.stalls, "unwatched_ms": whole_ms(seen.unwatched),
+            "host": format!("{:?}", seen.host), "pressure": format!("{:?}", seen.pressure), "stalls": seen.stalls, "unwatched_ms": whole_ms(seen.unwatched),
             "longest_gap_ms": whole_ms(seen.longest_gap), "intents": intents.collect::<Vec<_>>(),
             "servers": servers.collect::<Vec<_>>(), "connections": connections.collect::<Vec<_>>(),
             "fenced_open": seen.fenced_open, "unadmitted": seen.unadmitted, "requests": seen.requests,
@@ -531,6 +533,15 @@ fn lost(reason: LostReason) -> String {
 fn failed(failure: Failure) -> String {
     match failure {
         Failure::Refused(reason) | Failure::Unexpected(reason) => reason.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// How the last attempt or connection ended; the engine may come to tell more kinds apart.
+fn ended(end: LastFailure) -> String {
+    match end {
+        LastFailure::Failed(failure) => failed(failure),
+        LastFailure::Lost(reason) => lost(reason),
         other => format!("{other:?}"),
     }
 }

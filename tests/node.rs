@@ -155,14 +155,31 @@ fn commands_act_on_the_node_and_a_wrong_one_gets_a_line_on_standard_error() {
         ("weight orders many", "many"),
         ("weight nobody 1", "nobody"),
         ("weight orders", "no such command"),
-        ("pause", "pressure"),
-        ("run", "pressure"),
         ("dance", "no such command"),
     ] {
         server.command(command);
         let said = server.complaint();
         assert!(said.contains(why), "{command}: {said}");
     }
+}
+
+#[test]
+fn a_paused_server_sets_requests_aside_and_answers_them_when_it_runs_again() {
+    let (mut server, endpoint) = Node::server("--echo");
+    let mut client = Node::client("trader", &endpoint, "--request hello --every 100");
+    client.next("completed");
+    server.command("pause");
+    server.command("snapshot");
+    assert_eq!(server.next("snapshot")["pressure"], "Paused");
+    client.watch(0.5);
+    let answered = client.all("completed").len();
+    client.watch(1.0);
+    assert_eq!(client.all("completed").len(), answered, "nothing is handled while it is paused");
+    server.command("run");
+    for _ in 0..10 {
+        assert_eq!(client.next_within(1.0, "completed", |_| true)["outcome"], "Reply");
+    }
+    assert!(all_untroubled(&[server, client]));
 }
 
 #[test]
