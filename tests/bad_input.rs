@@ -177,8 +177,8 @@ fn a_second_server_or_client_of_a_channel_is_refused() {
 #[test]
 fn a_client_that_names_no_endpoint_or_one_twice_is_refused() {
     let mut node = Node::new();
-    let none = refused(&mut node, &["fresh", "no endpoint"], |engine| engine.connect(client("fresh")));
-    assert_eq!(none, RegisterError::NoEndpoint { channel: name("fresh") });
+    let unnamed = refused(&mut node, &["fresh", "no endpoint"], |engine| engine.connect(client("fresh")));
+    assert_eq!(unnamed, RegisterError::NoEndpoint { channel: name("fresh") });
     // Twice is twice, however it is spelled.
     for again in ["tcp://[::1]:7", "tcp://[0:0::1]:7"] {
         let twice = refused(&mut node, &["fresh", "tcp://[::1]:7", "twice"], |engine| {
@@ -446,8 +446,8 @@ fn nothing_can_be_begun_after_the_stop() {
         node.engine.stop(&mut node.inbox);
         node.turn();
         let words = ["shutting down"];
-        let served = refused(node, &words, |engine| engine.serve(self::server("fresh", ANY)));
-        assert_eq!(served, RegisterError::ShuttingDown);
+        let listening = refused(node, &words, |engine| engine.serve(self::server("fresh", ANY)));
+        assert_eq!(listening, RegisterError::ShuttingDown);
         let connected =
             refused(node, &words, |engine| engine.connect(self::client("fresh").server(endpoint(7))));
         assert_eq!(connected, RegisterError::ShuttingDown);

@@ -38,7 +38,7 @@ fn words(at: usize) -> Vec<u8> {
         0 => Vec::new(),
         1 => random(1 + at % 300),
         2 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
-        3 => greeting()[..1 + at % 63].to_vec(),
+        3 => greeting()[..=at % 63].to_vec(),
         4 => greeting(),
         5 => [greeting(), random(40)].concat(),
         6 => [greeting(), ready()[..at % 30].to_vec()].concat(),
