@@ -1,12 +1,15 @@
 //! CASES 59: telnet, port scans, half-open and half-witted TCP connections against a server's port.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wakeful::Endpoint;
 
 use crate::scene::Scene;
-use crate::support::{ms, s};
+use crate::support::{Node, ms, s, until};
 
 const CONNECTIONS: usize = 10_000;
 const OPEN_AT_ONCE: usize = 200;
@@ -114,4 +117,65 @@ fn case_59_ten_thousand_scans_and_half_open_connections_leave_the_server_as_it_w
         "those who could speak are counted: {counters:?}"
     );
     scene.neighbour_is_served();
+}
+
+/// What a process with few descriptors does for [`strangers_who_take_every_descriptor_shut_nobody_out_once_they_go`]:
+/// serves until its standard input ends, then says how long its longest turn took.
+#[test]
+#[ignore = "another test starts it, in a process of its own"]
+fn serves_with_few_descriptors() {
+    let (mut node, endpoint) = Node::server("server");
+    println!("listening {endpoint}");
+    let (tell, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        tell.send(())
+    });
+    let mut longest = Duration::ZERO;
+    let began = Instant::now();
+    while ended.try_recv().is_err() && began.elapsed() < s(30) {
+        node.engine.wait(Some(ms(5)));
+        let turn = Instant::now();
+        node.engine.turn(&mut node.inbox);
+        longest = longest.max(turn.elapsed());
+    }
+    println!("longest turn {}", longest.as_millis());
+}
+
+#[test]
+fn strangers_who_take_every_descriptor_shut_nobody_out_once_they_go() {
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 60 && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "tcp::serves_with_few_descriptors", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut hears =
+        |word: &str| said.find_map(|line| Some(line.split_once(word)?.1.trim().to_owned())).unwrap();
+    let endpoint: Endpoint = hears("listening ").parse().unwrap();
+    let address: SocketAddr = endpoint.as_str().strip_prefix("tcp://").unwrap().parse().unwrap();
+    // Sixty exhaust the process; the kernel queues the others.
+    let open: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect_timeout(&address, s(5)).unwrap()).collect();
+    std::thread::sleep(ms(200));
+    let mut client = Node::client("client", &endpoint);
+    let began = Instant::now();
+    while began.elapsed() < ms(200) {
+        client.turn();
+        client.engine.wait(Some(ms(1)));
+    }
+    assert_eq!(client.ready_peers(), 0, "there is a descriptor left");
+    drop(open);
+    until(&mut [&mut client], "the client comes in", |nodes| {
+        nodes[0].now += ms(1);
+        nodes[0].ready_peers() == 1
+    });
+    drop(child.stdin.take());
+    let longest: u64 = hears("longest turn ").parse().unwrap();
+    assert!(child.wait().unwrap().success());
+    println!("the longest turn took {longest} ms");
+    assert!(longest < 500, "a turn took {longest} ms while nothing could be accepted");
 }
