@@ -11,7 +11,7 @@ use support::{CHANNEL, Node, channel, pair, rid, s, settle, until};
 use wakeful::{
     BindEndpoint, ChannelName, Client, Config, ConfigError, Endpoint, EndpointError, Engine, ErrorKind,
     Generation, IoError, MESSAGE_BYTES_MIN, MeshName, NameError, NoRoute, Owned, RegisterError, ReplyToken,
-    Rid, SecurityId, SendError, Server, StartError, Unanswered, Weight,
+    Rid, RouteState, SecurityId, SendError, Server, StartError, Unanswered, Weight,
 };
 
 const ANY: &str = "tcp://127.0.0.1:0";
@@ -162,9 +162,14 @@ fn a_setting_out_of_its_bounds_makes_no_engine_and_is_named_with_them() {
 #[test]
 fn a_second_server_or_client_of_a_channel_is_refused() {
     let (mut node, _) = Node::server("node");
-    let other = endpoint(1);
-    node.engine.connect(client(CHANNEL).server(other.clone())).unwrap();
-    node.turn();
+    // It accepts and says nothing, so that nothing changes by itself.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = endpoint(silent.local_addr().unwrap().port());
+    node.engine.connect(client(CHANNEL).server(other)).unwrap();
+    until(&mut [&mut node], "it dials", |nodes| {
+        nodes[0].engine.snapshot().intents[0].state == RouteState::Connecting
+    });
+    settle(&mut [&mut node]);
     let second =
         refused(&mut node, &[CHANNEL, "already has a server"], |engine| engine.serve(server(CHANNEL, ANY)));
     assert_eq!(second, RegisterError::SecondServer { channel: channel() });
