@@ -91,7 +91,8 @@ impl Server {
     /// [`MESSAGE_BYTES_MIN`] and more. A client learns it and refuses larger ones itself; who sends one all the same
     /// loses its connection. A check signal waits behind a large record: at 10 MB/s, 150 MB last as long as the
     /// 15 s deadline, and the peer of a larger one is judged although bytes flow. So choose a limit well below what the
-    /// slowest link carries in 15 s, and send what is larger in pieces.
+    /// slowest link carries in 15 s, and send what is larger in pieces, each after the answer to the one before: a queue
+    /// of pieces delays a check signal as much as one large record.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: u32) -> Self {
         self.node.bytes_max = bytes;

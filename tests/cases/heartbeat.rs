@@ -185,14 +185,13 @@ fn case_31_two_dead_peers_around_a_live_one_are_judged_in_the_same_turn() {
     until(&mut [&mut server, p1, p2, p3], "answers", |nodes| all_served(nodes[0], 3, 3));
     server.events();
 
-    let alive = &mut nodes[1];
+    let (alive, began) = (&mut nodes[1], server.now);
     follow(
         &mut server,
         s(20),
         |server| {
-            arrive(server, || {
-                alive.turn();
-            });
+            let asked = (server.now - began).as_secs() / CHECK_INTERVAL.as_secs();
+            until(&mut [server, alive], "p2 answers", |nodes| served(nodes[0], "p2") >= 3 + asked);
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );

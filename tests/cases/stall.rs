@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use wakeful::{
-    Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE, SECOND_LOOK,
-    Server, Silence,
+    CHECK_INTERVAL, Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE,
+    SECOND_LOOK, Server, Silence,
 };
 
 use crate::proxy::Proxy;
@@ -81,9 +81,9 @@ fn case_04_three_hours_asleep_judge_nobody_and_afterwards_a_deadline_is_15_secon
         &mut server,
         s(20),
         |server| {
-            arrive(server, || {
-                healthy.turn();
-            });
+            // Three hours are a whole number of intervals, so the grid goes on from here.
+            let asked = (server.now - proved).as_secs() / CHECK_INTERVAL.as_secs();
+            until(&mut [server, &mut healthy], "an answer", |nodes| served(nodes[0], "healthy") >= 4 + asked);
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );
