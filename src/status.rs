@@ -120,6 +120,7 @@ impl Snapshot {
         let count = |wanted: fn(&Phase) -> bool| {
             core.table.iter().filter(|(_, connection)| wanted(&connection.phase)).count()
         };
+        let intents = core.table.intents.iter().filter(|intent| intent.phase != IntentPhase::Retired);
         let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
             ChannelEnd::Server { bound, .. } => {
                 Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
@@ -138,7 +139,7 @@ impl Snapshot {
             stalls: core.watch.stalls(),
             unwatched: core.watch.unwatched(),
             longest_gap: core.watch.longest_gap(),
-            intents: core.table.intents.iter().map(|intent| intent_status(core, intent)).collect(),
+            intents: intents.map(|intent| intent_status(core, intent)).collect(),
             servers: servers.collect(),
             publishers: publishers.collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
@@ -156,7 +157,7 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
     let on_its_way = if intent.was_ready { RouteState::Reconnecting } else { RouteState::Connecting };
     let state = match intent.phase {
         IntentPhase::NotRequired => RouteState::NotRequired,
-        IntentPhase::Off => RouteState::Configured,
+        IntentPhase::Off | IntentPhase::Retired => RouteState::Configured,
         IntentPhase::Waiting { .. } if intent.last_end.is_none() => RouteState::Configured,
         IntentPhase::Waiting { .. } => on_its_way,
         IntentPhase::Connected { connection } => match core.table.get(connection).map(|each| each.phase) {

@@ -168,20 +168,30 @@ pub(crate) fn set_publishers(
     }
     let wanted: Vec<_> = descriptors.iter().cloned().map(wish).collect();
     check_once(channel, &wanted)?;
-    let is_of_channel = |intent: &Intent| intent.channel == index && intent.phase != IntentPhase::Off;
-    let retired: Vec<u32> = (0..)
-        .zip(&core.table.intents)
-        .filter(|(_, intent)| is_of_channel(intent))
-        .filter(|(_, intent)| !wanted.iter().any(|wish| is_same(intent, wish)))
+    let intents = || (0..).zip(&core.table.intents).filter(|(_, intent)| intent.channel == index);
+    let stays = |intent: &Intent, wish: &Wish| intent.phase != IntentPhase::Retired && is_same(intent, wish);
+    let mut going: Vec<u32> = intents()
+        .filter(|(_, intent)| !wanted.iter().any(|wish| stays(intent, wish)))
         .map(|(number, _)| number)
         .collect();
-    for intent in retired {
-        intents::retire(core, intent);
-    }
-    for wish in wanted {
-        if !core.table.intents.iter().any(|intent| is_of_channel(intent) && is_same(intent, &wish)) {
-            core.add_intent(index, wish.0, wish.1);
+    let mut coming: Vec<Wish> =
+        wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
+    // Who has the endpoint of one that goes takes its place before who has only its RID.
+    let endpoint_of = |intent: &u32| &core.table.intents[*intent as usize].endpoint;
+    coming.sort_by_cached_key(|(endpoint, _)| !going.iter().any(|intent| endpoint_of(intent) == endpoint));
+    for (endpoint, expects) in coming {
+        let is_at = |fits: &dyn Fn(&Intent) -> bool| {
+            going.iter().position(|intent| fits(&core.table.intents[*intent as usize]))
+        };
+        let place = is_at(&|intent| intent.endpoint == endpoint)
+            .or_else(|| is_at(&|intent| intent.expects.rid == expects.rid));
+        match place {
+            Some(place) => intents::redirect(core, going.swap_remove(place), endpoint, expects),
+            None => drop(core.add_intent(index, endpoint, expects)),
         }
+    }
+    for intent in going {
+        intents::retire(core, intent);
     }
     Ok(())
 }
@@ -342,15 +352,18 @@ fn subscription<'a>(
     }
 }
 
-fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> (Endpoint, Expects) {
+/// Whom to dial, and what it must be.
+type Wish = (Endpoint, Expects);
+
+fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> Wish {
     (endpoint, Expects { rid: Some(rid), generation: Some(generation), security: None })
 }
 
-fn is_same(intent: &Intent, (endpoint, expects): &(Endpoint, Expects)) -> bool {
+fn is_same(intent: &Intent, (endpoint, expects): &Wish) -> bool {
     intent.endpoint == *endpoint && intent.expects == *expects
 }
 
-fn check_once(channel: &ChannelName, wanted: &[(Endpoint, Expects)]) -> Result<(), RegisterError> {
+fn check_once(channel: &ChannelName, wanted: &[Wish]) -> Result<(), RegisterError> {
     for (at, (endpoint, _)) in wanted.iter().enumerate() {
         if wanted[..at].iter().any(|(earlier, _)| earlier == endpoint) {
             return Err(RegisterError::EndpointTwice {
