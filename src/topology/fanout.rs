@@ -344,6 +344,9 @@ fn subscription<'a>(
     core: &'a mut Core,
     channel: &ChannelName,
 ) -> Result<(u32, &'a mut Subscription), RegisterError> {
+    if core.host_state == HostState::Stopped {
+        return Err(RegisterError::ShuttingDown);
+    }
     let unknown = || RegisterError::UnknownChannel { channel: channel.clone() };
     let index = core.channels.subscriber(channel).ok_or_else(unknown)?;
     match &mut core.channels.list[index as usize].end {
