@@ -131,7 +131,7 @@ pub(crate) fn broadcast(core: &mut Core, publisher: Publisher) -> Result<BindEnd
 
 /// Registers a subscriber; its first attempts are due at once.
 pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), RegisterError> {
-    let Subscriber { channel, endpoints, descriptors, filters } = subscriber;
+    let Subscriber { channel, endpoints, descriptors, mut filters } = subscriber;
     if core.host_state == HostState::Stopped {
         return Err(RegisterError::ShuttingDown);
     }
@@ -144,6 +144,9 @@ pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), R
     if filters.iter().any(|filter| *filter == RESERVED_TOPIC) {
         return Err(RegisterError::ReservedTopic);
     }
+    // ZeroMQ counts how often a filter is set; here it is there or not.
+    filters.sort_unstable();
+    filters.dedup();
     let is_described = endpoints.is_empty();
     let manual = endpoints.into_iter().map(|endpoint| (endpoint, Expects::default()));
     let wanted: Vec<_> = manual.chain(descriptors.into_iter().map(wish)).collect();
@@ -241,7 +244,7 @@ pub(super) fn open(core: &mut Core, index: u32) {
     }
 }
 
-/// Takes in one record of a publisher. Returns whether it is one for the host.
+/// Takes in one record of a publisher. Returns whether it is an application's.
 pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
     let moment = core.watch.moment();
     let Some(connection) = core.table.get_mut(index) else { return false };
@@ -263,7 +266,7 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
         (Phase::Dialling | Phase::Greeting, _) => make_ready(core, index),
         _ => {}
     }
-    record == FanoutRecord::Application && is_wanted(core, index, inbound.head())
+    record == FanoutRecord::Application
 }
 
 /// A publisher's first valid record makes it ready.
@@ -288,17 +291,19 @@ fn make_ready(core: &mut Core, index: u32) {
     core.news.push_back(News::PublisherReady(source));
 }
 
-/// Whether a filter of the application asks for a topic. A longer topic that only begins like the beacon's comes too,
-/// because filters match prefixes.
-fn is_wanted(core: &mut Core, index: u32, topic: &[u8]) -> bool {
-    let Some(connection) = core.table.get(index) else { return false };
+/// Who published a topic, if the host is to have it: a filter of the application asks for it, and the publisher has not
+/// been given up. A longer topic that only begins like the beacon's comes too, because filters match prefixes.
+pub(crate) fn wanted(core: &mut Core, index: u32, topic: &[u8]) -> Option<Arc<Source>> {
+    let connection = core.table.get(index).filter(|connection| connection.may_deliver())?;
     let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
     else {
-        return false;
+        return None;
     };
-    let wanted = filters.iter().any(|filter| topic.starts_with(filter));
-    core.counters.unsubscribed += u64::from(!wanted);
-    wanted
+    if filters.iter().any(|filter| topic.starts_with(filter)) {
+        return connection.source.clone();
+    }
+    core.counters.unsubscribed += 1;
+    None
 }
 
 /// Sends the beacon of a publisher.
@@ -381,6 +386,7 @@ fn check_once(channel: &ChannelName, wanted: &[Wish]) -> Result<(), RegisterErro
 /// How a publisher's connection ended, in the words the host hears.
 pub(super) fn lost(core: &mut Core, source: Option<Arc<Source>>, how: End) {
     if let (Some(source), End::Lost(reason)) = (source, how) {
+        core.counters.count(reason);
         core.news.push_back(News::PublisherLost { source, reason });
     }
 }

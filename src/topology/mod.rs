@@ -312,7 +312,7 @@ pub struct Counters {
     pub protocol_errors: u64,
     /// Connections refused.
     pub refused: u64,
-    /// Admitted connections that ended because the peer said so.
+    /// Admitted connections, publishers that were ready among them, that ended because the peer said so.
     pub lost_orderly: u64,
     /// Admitted connections that ended by a transport loss.
     pub lost_transport: u64,
