@@ -30,8 +30,8 @@ impl Chapter {
     const fn modules(self) -> &'static [&'static str] {
         match self {
             Bidirectional => &["bidirectional"],
-            Fanout => &["fanout"],
-            Isolation => &["isolation"],
+            Fanout => &["fanout", "publishing", "subscribing"],
+            Isolation => &["isolation", "subscribing"],
             Reconnect => &["reconnect", "termination"],
         }
     }
@@ -54,7 +54,6 @@ enum Shown {
 type Clause = (Chapter, u8, &'static str, Shown);
 
 const MESH: Shown = Waits("RouteMesh is not built yet");
-const FANOUT: Shown = Waits("fanout is not built yet");
 const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
 const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
 const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
@@ -113,11 +112,100 @@ const CLAUSES: &[Clause] = &[
     (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
     (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
     (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
-    (Fanout, 1, "a dedicated SUB socket per publisher", FANOUT),
-    (Fanout, 1, "ready only after a first record or beacon", FANOUT),
-    (Fanout, 2, "the beacon's exact topic, payload and two frames", FANOUT),
-    (Fanout, 2, "no ACK, dispatch, trace or metric of it", FANOUT),
-    (Fanout, 3, "a format error on the reserved topic ends only that publisher", FANOUT),
+    (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_sub_socket_of_its_own")),
+    (
+        Fanout,
+        1,
+        "by descriptor or by endpoint, never mixed (000 §4)",
+        By("fixed_endpoints_and_descriptors_do_not_mix"),
+    ),
+    (
+        Fanout,
+        1,
+        "a new snapshot of descriptors spares the others",
+        By("replaced_descriptors_leave_the_others_alone"),
+    ),
+    (
+        Fanout,
+        1,
+        "a replaced one's end is observed first (000 §5)",
+        By("another_generation_is_dialled_when_the_old_ones_end_was_observed"),
+    ),
+    (
+        Fanout,
+        1,
+        "filters for all of them, at any time",
+        By("filters_come_and_go_for_present_and_future_publishers"),
+    ),
+    (
+        Fanout,
+        1,
+        "ready only after a first record or beacon",
+        By("the_first_record_or_beacon_makes_a_publisher_ready"),
+    ),
+    (Fanout, 1, "not at the connect (000 §5)", By("a_connect_alone_makes_no_publisher_ready")),
+    (
+        Fanout,
+        1,
+        "without one, another socket",
+        By("a_publisher_without_a_first_record_is_dialled_anew_after_20_s"),
+    ),
+    (
+        Fanout,
+        1,
+        "from then on records come whole and in order",
+        By("records_arrive_whole_and_in_order_after_ready"),
+    ),
+    (Fanout, 1, "each valid record counts (000 §4)", By("each_valid_record_moves_the_deadline")),
+    (Fanout, 1, "a disconnect acts at once (000 §5)", By("a_publisher_that_goes_is_lost_at_once")),
+    (
+        Fanout,
+        1,
+        "a new socket, ready on its own first record (000 §6)",
+        By("a_lost_publisher_is_ready_again_only_on_the_first_record_of_a_new_socket"),
+    ),
+    (
+        Fanout,
+        2,
+        "the beacon's exact topic, payload and two frames",
+        By("a_beacon_of_exactly_two_frames_goes_out_every_5_s_beside_traffic"),
+    ),
+    (Fanout, 2, "without traffic too (000 §4)", By("a_beacon_goes_out_every_5_s_without_any_traffic")),
+    (Fanout, 2, "on one grid (000 §2)", By("beacons_that_were_slept_through_are_not_caught_up")),
+    (
+        Fanout,
+        2,
+        "a full subscriber drops, and blocks nobody (000 §4)",
+        By("a_full_or_absent_subscriber_never_blocks_a_publish"),
+    ),
+    (
+        Fanout,
+        2,
+        "no ACK, dispatch, trace or metric of it",
+        By("a_beacon_reaches_no_handler_and_no_metric_and_is_not_answered"),
+    ),
+    (Fanout, 2, "nothing is taken from subscribers", By("a_publisher_takes_nothing_from_its_subscribers")),
+    (
+        Fanout,
+        3,
+        "its topic is a call-argument error (000 §4)",
+        By("the_reserved_topic_is_a_call_argument_error"),
+    ),
+    (Fanout, 3, "any other topic is an application's (000 §4)", By("every_other_topic_can_be_published")),
+    (Fanout, 3, "any number of parts up to the bound", By("a_record_carries_0_to_254_parts")),
+    (
+        Fanout,
+        3,
+        "a format error on the reserved topic ends only that publisher",
+        By("a_malformed_record_ends_only_its_publisher_at_once"),
+    ),
+    (Fanout, 3, "and is no receipt (000 §4)", By("a_malformed_record_makes_no_publisher_ready")),
+    (
+        Fanout,
+        3,
+        "a longer topic is no format error (000 §4)",
+        By("a_topic_that_only_begins_with_the_reserved_bytes_is_an_applications"),
+    ),
     (Fanout, 4, "others progress beside a flooder", By("a_flooder_leaves_every_turn_room_for_the_others")),
     (Fanout, 4, "their liveness too", By("a_flood_costs_nobody_else_its_check_signal")),
     (
@@ -126,7 +214,7 @@ const CLAUSES: &[Clause] = &[
         "a rotation starts after the lane that stopped",
         By("each_rotation_starts_after_the_one_that_stopped"),
     ),
-    (Isolation, 1, "a publisher's time-out", FANOUT),
+    (Isolation, 1, "a publisher's time-out", By("a_silent_publisher_alone_is_lost_after_15_s")),
     (
         Isolation,
         1,
