@@ -330,9 +330,7 @@ impl Endpoint {
         }
         let address = text.strip_prefix("tcp://").ok_or(EndpointError::Scheme)?;
         match address.parse::<SocketAddr>() {
-            Ok(address) if address.ip().is_unspecified() || address.port() == 0 => {
-                Err(EndpointError::Wildcard)
-            }
+            Ok(address) if is_wildcard(address) => Err(EndpointError::Wildcard),
             Ok(_) => Ok(()),
             Err(_) if address.contains('*') => Err(EndpointError::Wildcard),
             Err(_) => Err(EndpointError::NotLiteral),
@@ -382,9 +380,13 @@ impl FromStr for BindEndpoint {
             };
         }
         let address = parse_tcp(text.strip_prefix("tcp://").ok_or(EndpointError::Scheme)?)?;
-        let wildcard = address.ip().is_unspecified() || address.port() == 0;
-        Ok(Self { text: format!("tcp://{address}").into(), wildcard })
+        Ok(Self { text: format!("tcp://{address}").into(), wildcard: is_wildcard(address) })
     }
+}
+
+/// Whether the host or the port is left open; `::ffff:0.0.0.0` is `0.0.0.0` to the kernel.
+fn is_wildcard(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_unspecified() || address.port() == 0
 }
 
 /// Reads `host:port`, where either may be `*`.
@@ -483,6 +485,7 @@ mod tests {
             ("tcp://*:1", EndpointError::Wildcard),
             ("tcp://0.0.0.0:1", EndpointError::Wildcard),
             ("tcp://[::]:1", EndpointError::Wildcard),
+            ("tcp://[::ffff:0.0.0.0]:1", EndpointError::Wildcard),
             ("tcp://127.0.0.1:0", EndpointError::Wildcard),
             ("tcp://127.0.0.1:*", EndpointError::Wildcard),
             ("ipc://*", EndpointError::Wildcard),

@@ -1,12 +1,15 @@
 //! What a sceptical reading of the engine asked for: corners where phases, callbacks and shutdown meet.
 mod support;
 
-use support::raw::{self, Raw};
-use support::{CHANNEL, Node, ms, rid, s, settle, until};
+use support::raw::{self, Raw, Seen};
+use support::{CHANNEL, Node, channel, ms, rid, s, settle, until};
 use wakeful::{
-    ChannelName, Client, Completion, ConnectionStatus, DueReason, Event, LostReason, Outbox, Owned, Pressure,
-    Unanswered,
+    ChannelName, Client, Completion, ConnectionStatus, DueReason, Endpoint, Event, LostReason, Outbox, Owned,
+    Pressure, RouteState, Unanswered,
 };
+
+/// The state of a node that takes no new work.
+const DRAINING: u8 = 3;
 
 #[test]
 fn a_reject_is_never_answered_not_even_as_a_first_record() {
@@ -78,6 +81,21 @@ fn after_stop_nothing_is_due_and_no_attempt_is_called_a_failure() {
 }
 
 #[test]
+fn a_state_that_changes_while_a_hello_waits_for_its_answer_is_told_once_ready() {
+    let mut server = Raw::server("server");
+    let mut node = Node::client("client", &server.endpoint);
+    assert_eq!(server.hello(&mut node).state, raw::SERVING);
+    node.engine.drain(true);
+    settle(&mut [&mut node]);
+    server.admit(&mut node);
+    server.poll();
+    let commands: Vec<u8> = server.seen.iter().map(Seen::command).collect();
+    assert_eq!(commands, [raw::PROBE, raw::UPDATE], "the first probe comes first");
+    let update = server.taken(raw::UPDATE)[0].admission();
+    assert_eq!((update.state, update.revision), (DRAINING, 2));
+}
+
+#[test]
 fn a_paused_host_is_not_woken_for_a_connection_that_its_pause_keeps_from_being_read_out() {
     let (mut raw, mut node) = Raw::ready_client("raw");
     node.engine.outbox().set_pressure(Pressure::Paused);
@@ -96,4 +114,26 @@ fn a_paused_host_is_not_woken_for_a_connection_that_its_pause_keeps_from_being_r
     until(&mut [&mut node], "the word and the end", |nodes| nodes[0].inbox.events.len() == 2);
     let events = node.events();
     assert!(matches!(events[..], [Owned::Message { .. }, Owned::Lost { .. }]), "{events:?}");
+}
+
+#[test]
+fn many_attempts_that_are_due_at_once_are_begun_over_several_turns() {
+    const MANY: usize = 100;
+    let mut node = Node::new();
+    let nobody = std::env::temp_dir().join("wakeful-nobody-");
+    let servers =
+        (0..MANY).map(|number| format!("ipc://{}{number}", nobody.display()).parse::<Endpoint>().unwrap());
+    let client = servers.fold(Client::new(channel(), rid("client")), Client::server);
+    node.engine.connect(client).unwrap();
+    let begun = |node: &Node| {
+        node.engine.snapshot().intents.iter().filter(|each| each.state != RouteState::Configured).count()
+    };
+    let report = node.turn();
+    let first = begun(&node);
+    assert!((1..=32).contains(&first), "{first} sockets opened in one turn");
+    assert!(report.work_left);
+    for _ in 0..MANY {
+        node.turn();
+    }
+    assert_eq!(begun(&node), MANY);
 }

@@ -504,7 +504,8 @@ impl Liveness {
         while let Some(index) = next {
             let check = &self.checks[index as usize];
             let looked = check.suspected.map_or(Duration::ZERO, |at| moment.now.since(at));
-            let until = SECOND_LOOK.saturating_sub(looked).max(check.deadline.since(moment.watched));
+            // By then the deadline has passed too: the first look came no earlier than this span before it.
+            let until = SECOND_LOOK.saturating_sub(looked);
             if !until.is_zero() {
                 return Some(moment.now.plus(until.min(passed.unwrap_or(until))));
             }

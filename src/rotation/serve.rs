@@ -301,7 +301,12 @@ impl<R> Rotation<R> {
     /// A hold that is full ends the reading, but not before everyone else behind the lane had one more chance: the
     /// socket takes them in turn, so that round is over with the peer that was read before the full one, or at the
     /// latest when the full one comes again, which is then one record over. Without it, who joins behind a flooder
-    /// would always get one record less than it; with it, only where the socket leaves its order within that round.
+    /// would always get one record less than it.
+    ///
+    /// With it, a quiet peer gets one record less, and that one first thing in the next rotation, for each of two: the
+    /// hold began the rotation with one record over, or the socket left its order because it found someone empty. The
+    /// first cannot be helped: whoever reads the last record that may be due to a quiet peer has to risk one of the
+    /// flooder's, and with 64 served in a rotation and 65 read the hold would grow by one each time.
     fn hold_is_full(&mut self, index: u32, was_full: bool, before: u32) {
         let Some(serving) = &mut self.serving else { return };
         if !serving.cut_short {

@@ -197,6 +197,29 @@ fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
 }
 
 #[test]
+fn a_quiet_peer_gets_one_record_less_after_a_hold_took_a_65th_and_gets_it_first_in_the_next_rotation() {
+    let mut world = World::new(CAPS);
+    let (_, flooder) = shared(&mut world, 2);
+    let quiet = flooder + 1;
+    world.send(flooder, 1000, 10, 100);
+    world.turn();
+    // It runs dry within the last round, so that the flooder comes again before anyone else.
+    world.send(quiet, 63, 10, 100);
+    assert_eq!(total(&world.turn(), quiet), 63);
+    assert_eq!(world.holding(flooder).records, 65);
+
+    world.send(quiet, 64, 10, 100);
+    let turn = world.turn();
+    assert_eq!((total(&turn, quiet), total(&turn, flooder)), (63, 64));
+    assert_eq!(world.holding(flooder).records, 64, "it does not grow");
+
+    world.send(quiet, 64, 10, 100);
+    let turn = world.turn();
+    assert_eq!((total(&turn, quiet), total(&turn, flooder)), (64, 64));
+    assert_eq!(turn[0].of(quiet).next().unwrap().number, 126, "the one that was left");
+}
+
+#[test]
 fn a_hold_takes_64_records_or_one_byte_cap() {
     let mut world = World::new(CAPS);
     let (lane, flooder) = shared(&mut world, 1);
@@ -226,6 +249,15 @@ fn what_is_held_is_served_first_from_the_peer_after_the_one_that_stopped() {
     let order: Vec<_> = (0..4).map(|_| from_holds(&world.turn()[0])).collect();
     assert_eq!(order, [[0, 1, 2], [3, 0, 1], [2, 3, 0], [1, 2, 3]]);
     assert_eq!(world.stopped(lane), Some(Stop::Empty));
+}
+
+#[test]
+fn a_hold_that_becomes_full_does_not_move_the_cursor_off_those_whose_holds_had_no_time() {
+    let (mut world, lane, first) = four_slow_peers(60);
+    world.send(first, 20, 10, 100_000);
+    assert_eq!(from_holds(&world.turn()[0]), [0, 1, 2]);
+    assert_eq!((world.holding(first).records, world.stopped(lane)), (64, Some(Stop::HoldFull)));
+    assert_eq!(from_holds(&world.turn()[0]), [3, 0, 1]);
 }
 
 #[test]
@@ -313,6 +345,21 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         assert_eq!(served, [64, 64, 22]);
         assert!(!world.rotation.work_left());
     }
+}
+
+#[test]
+fn what_a_dedicated_lane_holds_is_served_before_anything_more_is_read() {
+    let mut world = World::new(Caps { turn_time: Duration::from_micros(200), ..CAPS });
+    let peer = world.dedicated();
+    world.act(Deed::Pause(0, HoldLimits { records: 100, bytes: 1 << 20 }));
+    world.send(peer, 50, 10, 20_000);
+    while world.rotation.work_left() {
+        world.turn();
+    }
+    world.act(Deed::Resume(0));
+    world.send(peer, 50, 10, 20_000);
+    assert_eq!(total(&world.turn(), peer), 10);
+    assert_eq!((world.holding(peer).records, world.unread(peer)), (40, 50));
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(super) struct FairQueue {
     pipes: Vec<(usize, VecDeque<Record>)>,
     active: usize,
     current: usize,
+    /// Whether a peer found empty made the last one take its place, out of turn.
+    left_order: bool,
 }
 
 impl FairQueue {
@@ -48,6 +50,7 @@ impl FairQueue {
                 return Some(record);
             }
             self.active -= 1;
+            self.left_order |= self.current < self.active;
             self.pipes.swap(self.current, self.active);
             if self.current == self.active {
                 self.current = 0;
@@ -186,6 +189,11 @@ impl World {
 
     pub(super) fn unread(&self, peer: usize) -> usize {
         self.lanes[self.peers[peer].lane].socket.len_of(peer)
+    }
+
+    /// Whether a lane's socket took anyone out of turn since this was asked last.
+    pub(super) fn left_order(&mut self, lane: usize) -> bool {
+        std::mem::take(&mut self.lanes[lane].socket.left_order)
     }
 
     pub(super) fn holding(&self, peer: usize) -> Load {

@@ -17,6 +17,8 @@ pub(crate) struct Agenda {
     retries: BinaryHeap<Reverse<(ClockTime, u32)>>,
     /// In the order in which they began: all have the same patience.
     handshakes: VecDeque<(WatchTime, ConnectionId)>,
+    /// In the order in which they fall due: all have the same interval.
+    reminders: VecDeque<(ClockTime, ConnectionId)>,
 }
 
 impl Agenda {
@@ -48,6 +50,20 @@ impl Agenda {
         })
     }
 
+    /// A fenced connection is to be reminded at `at`. It wants no turn of its own: there is no hurry to forget it.
+    pub(crate) fn remind(&mut self, at: ClockTime, connection: ConnectionId) {
+        self.reminders.push_back((at, connection));
+    }
+
+    /// The next connection whose reminder is due.
+    pub(crate) fn next_reminder(&mut self, now: ClockTime) -> Option<ConnectionId> {
+        let &(at, connection) = self.reminders.front()?;
+        (at <= now).then(|| {
+            self.reminders.pop_front();
+            connection
+        })
+    }
+
     /// When the next retry is due.
     pub(crate) fn retry_at(&self) -> Option<ClockTime> {
         self.retries.peek().map(|&Reverse((at, _))| at)
@@ -73,5 +89,6 @@ impl Agenda {
     pub(crate) fn clear(&mut self) {
         self.retries.clear();
         self.handshakes.clear();
+        self.reminders.clear();
     }
 }

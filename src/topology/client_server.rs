@@ -133,7 +133,10 @@ fn trace(core: &mut Core, index: u32, number: Option<i32>) {
     // Whoever had this number before must be known to be gone.
     let lane = connection.lane;
     if let Some(entry) = core.table.lane(lane) {
-        core.io.drain_monitor(entry.id);
+        let lane = entry.id;
+        core.io.drain_monitor(lane);
+        // If this one has gone itself, the transport shall know it before it is answered.
+        core.io.refresh(lane);
         witness::hear(core);
     }
 }
@@ -318,8 +321,7 @@ fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
 /// one is closed.
 fn broken(core: &mut Core, index: u32, told: Option<RejectReason>) -> Step {
     core.counters.protocol_errors += 1;
-    let is_accepted = core.table.get(index).is_some_and(|connection| connection.route().is_some());
-    if let Some(reason) = told.filter(|_| is_accepted) {
+    if let Some(reason) = told {
         life::reject(core, index, reason);
     }
     life::end_as(core, index, LostReason::Protocol, Failure::Protocol);

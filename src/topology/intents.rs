@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::table::{Behind, Expects, IntentPhase, LaneEntry};
 use super::{ChannelEnd, Core, News, fanout, life};
+use crate::clock::WATCH_STEP;
 use crate::io::Dial;
 use crate::link::connection::{End, Failure, LostReason, Phase, Side};
 use crate::name::Endpoint;
@@ -80,8 +81,8 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
         return;
     }
     if closing.is_some() && moment.watched < give_up {
-        // The lane's last event brings the retry forward.
-        let again = moment.now.plus(give_up.since(moment.watched));
+        // The lane's last event brings the retry forward. Until then the watch runs, one step a turn at most.
+        let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_STEP));
         core.agenda.retry(again, intent);
         return;
     }

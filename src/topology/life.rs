@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::table::{Behind, IntentPhase};
 use super::{ChannelEnd, Core, News, Unanswered, fanout, intents};
-use crate::io::{Inbound, Linger};
+use crate::io::{Inbound, Linger, SendError};
 use crate::link::connection::{
     Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
 };
@@ -171,6 +171,7 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
     }
     core.news.push_back(News::Ready(peer));
     core.ask(index, id);
+    core.pay_waiting_update(index);
 }
 
 /// The transport of a connection is gone. What is still readable of an admitted one is delivered before the host hears.
@@ -235,19 +236,18 @@ pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
     end_as(core, index, LostReason::Protocol, Failure::Refused(reason));
 }
 
-/// Tells a connection that it is not admitted, at most once a second.
+/// Tells an accepted connection that it is not admitted, at most once a second. A dialled one is simply closed.
 pub(crate) fn reject(core: &mut Core, index: u32, reason: RejectReason) {
     let now = core.watch.moment().now;
     let Some(connection) = core.table.get_mut(index) else { return };
-    if connection.rejected.is_some_and(|at| now.since(at) < REJECT_INTERVAL) {
+    let is_told = connection.rejected.is_some_and(|at| now.since(at) < REJECT_INTERVAL);
+    if is_told || connection.route().is_none() {
         return;
     }
     connection.rejected = Some(now);
-    // A refusal that finds no slot or no route is a refusal nobody needs.
-    if core.send_record(index, Record::Reject(reason)) == Err(crate::io::SendError::NoRoute) {
-        if let Some(connection) = core.table.get_mut(index) {
-            connection.severed = true;
-        }
+    // A refusal that finds no slot is a refusal nobody needs. Where no route is left, nobody is left to be fenced.
+    if core.send_record(index, Record::Reject(reason)) == Err(SendError::NoRoute) {
+        sever(core, index);
     }
 }
 
@@ -274,7 +274,11 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
         }
-        let quiet_since = *connection.quiet_since.get_or_insert(now);
+        // What this round brought of it has cleared the mark.
+        let Some(quiet_since) = connection.quiet_since else {
+            connection.quiet_since = Some(now);
+            return true;
+        };
         if now.since(quiet_since) < READ_OUT_PAUSE && !has_no_route(core, index) {
             return true;
         }
@@ -345,7 +349,10 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             core.table.remove(index);
         }
         // Only the peer can close it. Until it does, it is fenced.
-        Side::Accepted { .. } => connection.phase = Phase::Fenced,
+        Side::Accepted { .. } => {
+            connection.phase = Phase::Fenced;
+            core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), connection.id);
+        }
         Side::Dialled { intent } => {
             core.rotation.remove_peer(share);
             core.table.remove(index);
@@ -356,6 +363,22 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             }
             intents::ended(core, intent, how, Some(lane));
         }
+    }
+}
+
+/// A fenced connection is told once more that it has ended, so that the transport says whether it is still there: its
+/// monitor may have spoken before its descriptor was known. Without a descriptor no monitor ever speaks, and it is asked
+/// again and again.
+pub(crate) fn remind(core: &mut Core, id: ConnectionId) {
+    if core.table.find(id).is_none_or(|connection| connection.phase != Phase::Fenced) {
+        return;
+    }
+    reject(core, id.index, RejectReason::NotAdmitted);
+    let Some(Connection { side, severed, .. }) = core.table.find(id) else { return };
+    if *severed {
+        end(core, id.index, End::Unadmitted);
+    } else if matches!(side, Side::Accepted { descriptor: None, .. }) {
+        core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), id);
     }
 }
 
@@ -374,9 +397,7 @@ pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
 
 /// The host closes a connection.
 pub(crate) fn close(core: &mut Core, index: u32) {
-    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
-        reject(core, index, RejectReason::NotAdmitted);
-    }
+    reject(core, index, RejectReason::NotAdmitted);
     end(core, index, End::Lost(LostReason::Closed));
 }
 
@@ -385,9 +406,7 @@ pub(crate) fn judged(core: &mut Core, index: u32, silence: Silence) {
     if let Some(connection) = core.table.get_mut(index) {
         connection.check = None;
     }
-    if core.table.get(index).is_some_and(|connection| connection.route().is_some()) {
-        reject(core, index, RejectReason::NotAdmitted);
-    }
+    reject(core, index, RejectReason::NotAdmitted);
     end(core, index, End::Lost(LostReason::Silence(silence)));
 }
 
@@ -404,12 +423,13 @@ pub(crate) fn set_state(core: &mut Core, state: HostState) {
     }
 }
 
-/// What we say of ourselves on a channel changed: everyone connected by it is owed an update.
+/// What we say of ourselves on a channel changed: everyone connected by it is owed an update, as soon as it may be sent.
 pub(crate) fn announce(core: &mut Core, channel: u32) {
     let standing: Vec<u32> = core
         .table
         .iter()
-        .filter(|(_, connection)| connection.channel == channel && connection.stands())
+        .filter(|(_, connection)| connection.channel == channel)
+        .filter(|(_, connection)| connection.stands() || connection.phase == Phase::Greeting)
         .map(|(index, _)| index)
         .collect();
     for index in standing {

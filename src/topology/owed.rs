@@ -50,6 +50,13 @@ impl Core {
         self.owe(index, |connection| connection.owed.update = true);
     }
 
+    /// The connection is ready and its first ask went out: what changed since our hello may follow.
+    pub(super) fn pay_waiting_update(&mut self, index: u32) {
+        if self.table.get(index).is_some_and(|connection| connection.owed.update) {
+            self.owe_update(index);
+        }
+    }
+
     /// The answer to a probe is owed; tries it at once.
     pub(crate) fn owe_ack(&mut self, index: u32, id: ProbeId) {
         self.owe(index, |connection| connection.owed.ack = Some(id));
@@ -177,6 +184,6 @@ impl Core {
         if let Some((id, key)) = ask {
             return Some(Debt::Ask(id, key));
         }
-        owed.update.then_some(Debt::Update)
+        (owed.update && connection.stands()).then_some(Debt::Update)
     }
 }

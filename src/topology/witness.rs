@@ -4,7 +4,7 @@
 use super::table::Behind;
 use super::{Core, intents, life};
 use crate::io::LaneEvent;
-use crate::link::connection::{End, Failure};
+use crate::link::connection::{Failure, LostReason};
 
 /// Takes in everything the monitors have said.
 pub(crate) fn hear(core: &mut Core) {
@@ -31,7 +31,9 @@ pub(crate) fn hear(core: &mut Core) {
 fn dialled(core: &mut Core, connection: u32, event: LaneEvent) {
     match event {
         LaneEvent::Connected => life::connected(core, connection),
-        LaneEvent::HandshakeFailed => life::end(core, connection, End::Failed(Failure::NotZeroMq)),
+        LaneEvent::HandshakeFailed => {
+            life::end_as(core, connection, LostReason::Transport, Failure::NotZeroMq);
+        }
         LaneEvent::Unreachable | LaneEvent::Disconnected { .. } => life::sever(core, connection),
         LaneEvent::Accepted { .. } | LaneEvent::AcceptFailed { .. } | LaneEvent::Stopped => {}
     }

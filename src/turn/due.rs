@@ -5,6 +5,11 @@ use crate::liveness::{Due, Look, Verdict};
 use crate::rotation::Looked;
 use crate::topology::{Core, News, Unanswered, fanout, intents, life};
 
+/// How many requests, and how many handshakes, one turn lets run out of time.
+const TIME_OUTS_PER_TURN_MAX: usize = 256;
+/// How many attempts to connect one turn begins: each opens three sockets.
+const DIALS_PER_TURN_MAX: usize = 4;
+
 /// Sends the asks and beacons that are due.
 pub(super) fn asks(core: &mut Core, moment: &Moment) {
     let mut sweep = core.liveness.sweep(moment);
@@ -44,15 +49,23 @@ pub(super) fn verdicts(core: &mut Core, moment: &Moment, verdicts: &mut Vec<Verd
     }
 }
 
-/// Ends what waited long enough for us: requests, handshakes and back-offs. None of it accuses a peer.
+/// Ends what waited long enough for us: requests, handshakes and back-offs. None of it accuses a peer. What is beyond the
+/// turn's bounds stays due, and so makes the next turn due at once.
 pub(super) fn time_outs(core: &mut Core, moment: &Moment) {
-    while let Some(request) = core.requests.next_expired(moment.now) {
+    for _ in 0..TIME_OUTS_PER_TURN_MAX {
+        let Some(request) = core.requests.next_expired(moment.now) else { break };
         core.news.push_back(News::Ended { request, why: Unanswered::TimedOut });
     }
-    while let Some(id) = core.agenda.next_handshake(moment) {
+    for _ in 0..TIME_OUTS_PER_TURN_MAX {
+        let Some(id) = core.agenda.next_handshake(moment) else { break };
         life::handshake_over(core, id);
     }
-    while let Some(intent) = core.agenda.next_retry(moment.now) {
+    for _ in 0..TIME_OUTS_PER_TURN_MAX {
+        let Some(id) = core.agenda.next_reminder(moment.now) else { break };
+        life::remind(core, id);
+    }
+    for _ in 0..DIALS_PER_TURN_MAX {
+        let Some(intent) = core.agenda.next_retry(moment.now) else { break };
         intents::retry(core, intent);
     }
 }

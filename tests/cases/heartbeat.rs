@@ -21,14 +21,15 @@ fn case_25_a_transfer_longer_than_the_deadline_is_a_verdict_and_its_request_ends
     let mut client = Node::client("client", &cable.endpoint);
     until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
     settle(&mut [&mut server, &mut client]);
-    (server.events(), client.events());
+    server.events();
+    client.events();
 
     cable.throttle();
     let large = vec![7; BYTES];
     let request = client.engine.outbox().request(&channel(), &[&large], s(60)).unwrap();
     let began = server.now;
     for _ in 0..20 {
-        cable.allow(BYTES as i64 / 20);
+        cable.allow(BYTES / 20);
         server.pass(s(1));
         client.pass(s(1));
         settle(&mut [&mut server, &mut client]);
@@ -54,7 +55,7 @@ fn case_25_a_transfer_longer_than_the_deadline_is_a_verdict_and_its_request_ends
     assert_eq!(ends(&events), [Owned::Unanswered { request, why: Unanswered::RouteLost }]);
 
     // The engine lives, and so does the link for whatever fits it.
-    cable.allow(i64::MAX / 2);
+    cable.allow(4 * BYTES);
     client.pass(ms(300));
     until(&mut [&mut server, &mut client], "ready anew", |nodes| {
         nodes[1].pass(ms(1));
@@ -71,13 +72,14 @@ fn case_25_the_same_bytes_in_pieces_that_wait_for_each_other_cost_nobody_its_con
     let mut client = Node::client("client", &cable.endpoint);
     until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
     settle(&mut [&mut server, &mut client]);
-    (server.events(), client.events());
+    server.events();
+    client.events();
 
     cable.throttle();
     for _ in 0..20 {
         client.engine.outbox().request(&channel(), &[&vec![7; PIECE]], s(60)).unwrap();
         // The same rate as above, with a little more for heads and ACKs.
-        cable.allow(PIECE as i64 + 1024);
+        cable.allow(PIECE + 1024);
         until(&mut [&mut server, &mut client], "a piece", |nodes| ends(&nodes[1].inbox.events).len() == 1);
         assert!(matches!(ends(&client.events())[..], [Owned::Replied { .. }]));
         server.pass(s(1));
@@ -99,9 +101,9 @@ fn ends(events: &[Owned]) -> Vec<Owned> {
 #[test]
 fn case_26_ten_minutes_of_nothing_but_probes_end_nothing_and_show_nothing() {
     let (mut server, mut client) = pair();
-    let served = |node: &Node| node.engine.snapshot().connections[0].served;
+    let count = |node: &Node| node.engine.snapshot().connections[0].served;
     until(&mut [&mut server, &mut client], "the first answers", |nodes| {
-        served(nodes[0]) == 3 && served(nodes[1]) == 3
+        count(nodes[0]) == 3 && count(nodes[1]) == 3
     });
     for round in 1..=120 {
         for _ in 0..5 {
@@ -110,13 +112,13 @@ fn case_26_ten_minutes_of_nothing_but_probes_end_nothing_and_show_nothing() {
         }
         // Each side gets one probe and one ACK in five seconds, and nothing else.
         until(&mut [&mut server, &mut client], "both were asked and answered", |nodes| {
-            nodes.iter().all(|node| served(node) >= 3 + 2 * round)
+            nodes.iter().all(|node| count(node) >= 3 + 2 * round)
         });
     }
     settle(&mut [&mut server, &mut client]);
     for node in [&mut server, &mut client] {
         assert_eq!(node.events(), [], "a handler sees none of it");
-        assert_eq!(served(node), 3 + 2 * 120);
+        assert_eq!(count(node), 3 + 2 * 120);
         let snapshot = node.engine.snapshot();
         assert_eq!(snapshot.counters, Counters::default());
         assert_eq!((snapshot.stalls, snapshot.requests, snapshot.replies), (0, 0, 0));
@@ -195,7 +197,7 @@ fn case_31_two_dead_peers_around_a_live_one_are_judged_in_the_same_turn() {
         |server| {
             arrive(server, || {
                 alive.turn();
-            })
+            });
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );

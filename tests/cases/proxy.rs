@@ -2,16 +2,19 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use wakeful::Endpoint;
 
 use crate::support::ms;
 
 /// How soon a pump notices what a test does to the cable.
-const TICK: std::time::Duration = ms(2);
+const TICK: Duration = ms(2);
+/// The budget of a cable that is not throttled.
+const UNLIMITED: usize = usize::MAX;
 
 /// The cable. What is done to it is done to the connections it carries now; later ones pass.
 pub struct Proxy {
@@ -29,7 +32,7 @@ struct Shared {
     /// How many cut connections the dialler has closed.
     closed: AtomicUsize,
     /// How many bytes may still pass from the diallers.
-    budget: AtomicI64,
+    budget: AtomicUsize,
     over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -45,7 +48,7 @@ impl Proxy {
             cut: AtomicUsize::new(0),
             frozen: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
-            budget: AtomicI64::new(i64::MAX),
+            budget: AtomicUsize::new(UNLIMITED),
             over: AtomicBool::new(false),
             streams: Mutex::default(),
         });
@@ -76,7 +79,7 @@ impl Proxy {
         self.shared.budget.store(0, SeqCst);
     }
 
-    pub fn allow(&self, bytes: i64) {
+    pub fn allow(&self, bytes: usize) {
         self.shared.budget.fetch_add(bytes, SeqCst);
     }
 
@@ -122,12 +125,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn pump(shared: &Shared, number: usize, mut from: TcpStream, mut to: TcpStream, upward: bool) {
     let mut buffer = vec![0; 16 * 1024];
     while !shared.over.load(SeqCst) {
-        let allowed = if upward { shared.budget.load(SeqCst) } else { i64::MAX };
-        if number <= shared.frozen.load(SeqCst) || allowed <= 0 {
+        let allowed = if upward { shared.budget.load(SeqCst) } else { UNLIMITED };
+        if number <= shared.frozen.load(SeqCst) || allowed == 0 {
             thread::sleep(TICK);
             continue;
         }
-        let most = buffer.len().min(usize::try_from(allowed).unwrap_or(usize::MAX));
+        let most = buffer.len().min(allowed);
         let read = from.read(&mut buffer[..most]);
         let is_cut = number <= shared.cut.load(SeqCst);
         match read {
@@ -141,8 +144,8 @@ fn pump(shared: &Shared, number: usize, mut from: TcpStream, mut to: TcpStream, 
                 return;
             }
             Ok(bytes) if !is_cut => {
-                if upward && allowed != i64::MAX {
-                    shared.budget.fetch_sub(bytes as i64, SeqCst);
+                if allowed != UNLIMITED {
+                    shared.budget.fetch_sub(bytes, SeqCst);
                 }
                 if to.write_all(&buffer[..bytes]).is_err() {
                     let _ = from.shutdown(Shutdown::Both);

@@ -89,7 +89,7 @@ fn case_49_a_thousand_requests_queued_at_a_verdict_each_end_once_and_none_of_the
     cable.freeze();
     let mut requests = HashSet::new();
     // Large enough for the transport's own buffers to fill as well.
-    let stale = [&b"stale"[..], &[7; 20_000]].concat();
+    let stale = b"stale".repeat(4_000);
     while requests.len() < QUEUED {
         requests.insert(client.engine.outbox().request(&channel(), &[&stale], s(600)).unwrap());
     }
@@ -119,7 +119,7 @@ fn case_49_a_thousand_requests_queued_at_a_verdict_each_end_once_and_none_of_the
         !came.is_empty()
     });
     arrive(&mut client, || {
-        came.extend(std::iter::from_fn(|| server.receive()).filter(|record| record.len() > 1))
+        came.extend(std::iter::from_fn(|| server.receive()).filter(|record| record.len() > 1));
     });
     assert_eq!(came.len(), 1, "and nothing else");
     assert_eq!(came[0][1], b"fresh");

@@ -89,6 +89,8 @@ fn case_59_ten_thousand_scans_and_half_open_connections_leave_the_server_as_it_w
             open.pop_front();
         }
         if at % 20 == 0 {
+            scene.server.now += ms(20);
+            scene.neighbour.now += ms(20);
             waits.push(scene.neighbour_is_served());
             scene.server.events();
         }
@@ -100,15 +102,10 @@ fn case_59_ten_thousand_scans_and_half_open_connections_leave_the_server_as_it_w
     let (median, worst) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     println!("a message took {median:?} in the median and {worst:?} at worst; {most} strangers at once");
     assert!(median < ms(20) && worst < s(1), "{median:?}, {worst:?}");
-    drop(open);
-    for _ in 0..5 {
-        scene.settle();
-        let now = scene.snapshot();
-        println!("{} {} {:?}", now.fenced_open, now.unadmitted, now.counters);
-    }
-    open = VecDeque::new();
     assert!((1..=OPEN_AT_ONCE + 100).contains(&most), "{most} strangers in the table at once");
     drop(open);
+    // Who speaks a ZMTP older than 3 has no descriptor to be known by: its end is noticed within a second of its own.
+    scene.pass(2);
     scene.all_gone();
     scene.until("every descriptor is given back", |_| accepted_here(address.port()) == before);
     let counters = scene.snapshot().counters;
