@@ -30,8 +30,8 @@ impl Chapter {
     const fn modules(self) -> &'static [&'static str] {
         match self {
             Bidirectional => &["bidirectional"],
-            Fanout => &["fanout"],
-            Isolation => &["isolation"],
+            Fanout => &["fairness", "fanout"],
+            Isolation => &["fanout", "isolation"],
             Reconnect => &["reconnect", "termination"],
         }
     }
@@ -54,7 +54,6 @@ enum Shown {
 type Clause = (Chapter, u8, &'static str, Shown);
 
 const MESH: Shown = Waits("RouteMesh is not built yet");
-const FANOUT: Shown = Waits("fanout is not built yet");
 const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
 const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
 const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
@@ -113,11 +112,27 @@ const CLAUSES: &[Clause] = &[
     (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
     (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
     (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
-    (Fanout, 1, "a dedicated SUB socket per publisher", FANOUT),
-    (Fanout, 1, "ready only after a first record or beacon", FANOUT),
-    (Fanout, 2, "the beacon's exact topic, payload and two frames", FANOUT),
-    (Fanout, 2, "no ACK, dispatch, trace or metric of it", FANOUT),
-    (Fanout, 3, "a format error on the reserved topic ends only that publisher", FANOUT),
+    (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_socket_of_its_own")),
+    (
+        Fanout,
+        1,
+        "ready with a first record or beacon, not before",
+        By("a_publisher_is_ready_with_its_first_record"),
+    ),
+    (
+        Fanout,
+        2,
+        "the beacon's exact bytes, every 5 s",
+        By("the_beacon_has_two_frames_of_fixed_bytes_every_5_s"),
+    ),
+    (
+        Fanout,
+        2,
+        "no ACK, dispatch, trace or metric of it",
+        By("a_beacon_is_neither_answered_nor_delivered_nor_counted"),
+    ),
+    (Fanout, 2, "its topic is not to be published (000 §4)", By("the_reserved_topic_is_nobodys_to_publish")),
+    (Fanout, 3, "a format error ends that publisher", By("a_malformed_beacon_ends_only_that_publisher")),
     (Fanout, 4, "others progress beside a flooder", By("a_flooder_leaves_every_turn_room_for_the_others")),
     (Fanout, 4, "their liveness too", By("a_flood_costs_nobody_else_its_check_signal")),
     (
@@ -126,7 +141,7 @@ const CLAUSES: &[Clause] = &[
         "a rotation starts after the lane that stopped",
         By("each_rotation_starts_after_the_one_that_stopped"),
     ),
-    (Isolation, 1, "a publisher's time-out", FANOUT),
+    (Isolation, 1, "a publisher's time-out spares others", By("one_publishers_silence_is_nobody_elses")),
     (
         Isolation,
         1,

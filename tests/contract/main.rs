@@ -6,6 +6,7 @@ mod support;
 
 mod bidirectional;
 mod clauses;
+mod fairness;
 mod fanout;
 mod isolation;
 mod reconnect;
