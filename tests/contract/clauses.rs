@@ -30,8 +30,8 @@ impl Chapter {
     const fn modules(self) -> &'static [&'static str] {
         match self {
             Bidirectional => &["bidirectional"],
-            Fanout => &["fanout", "publishing", "subscribing"],
-            Isolation => &["isolation", "subscribing"],
+            Fanout => &["fairness", "fanout", "publishing", "subscribing"],
+            Isolation => &["fanout", "isolation", "subscribing"],
             Reconnect => &["reconnect", "termination"],
         }
     }
@@ -112,6 +112,8 @@ const CLAUSES: &[Clause] = &[
     (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
     (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
     (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
+    (Fanout, 1, "whose end is no other's", By("each_publisher_has_a_socket_of_its_own")),
+    (Fanout, 1, "ready with a first record, not before", By("a_publisher_is_ready_with_its_first_record")),
     (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_sub_socket_of_its_own")),
     (
         Fanout,
@@ -170,6 +172,7 @@ const CLAUSES: &[Clause] = &[
         "the beacon's exact topic, payload and two frames",
         By("a_beacon_of_exactly_two_frames_goes_out_every_5_s_beside_traffic"),
     ),
+    (Fanout, 2, "of fixed bytes", By("the_beacon_has_two_frames_of_fixed_bytes_every_5_s")),
     (Fanout, 2, "without traffic too (000 §4)", By("a_beacon_goes_out_every_5_s_without_any_traffic")),
     (Fanout, 2, "on one grid (000 §2)", By("beacons_that_were_slept_through_are_not_caught_up")),
     (
@@ -184,6 +187,7 @@ const CLAUSES: &[Clause] = &[
         "no ACK, dispatch, trace or metric of it",
         By("a_beacon_reaches_no_handler_and_no_metric_and_is_not_answered"),
     ),
+    (Fanout, 2, "nor counts it", By("a_beacon_is_neither_answered_nor_delivered_nor_counted")),
     (Fanout, 2, "nothing is taken from subscribers", By("a_publisher_takes_nothing_from_its_subscribers")),
     (
         Fanout,
@@ -191,6 +195,7 @@ const CLAUSES: &[Clause] = &[
         "its topic is a call-argument error (000 §4)",
         By("the_reserved_topic_is_a_call_argument_error"),
     ),
+    (Fanout, 3, "nobody publishes it (000 §4)", By("the_reserved_topic_is_nobodys_to_publish")),
     (Fanout, 3, "any other topic is an application's (000 §4)", By("every_other_topic_can_be_published")),
     (Fanout, 3, "any number of parts up to the bound", By("a_record_carries_0_to_254_parts")),
     (
@@ -199,6 +204,7 @@ const CLAUSES: &[Clause] = &[
         "a format error on the reserved topic ends only that publisher",
         By("a_malformed_record_ends_only_its_publisher_at_once"),
     ),
+    (Fanout, 3, "and no other", By("a_malformed_beacon_ends_only_that_publisher")),
     (Fanout, 3, "and is no receipt (000 §4)", By("a_malformed_record_makes_no_publisher_ready")),
     (
         Fanout,
@@ -214,6 +220,7 @@ const CLAUSES: &[Clause] = &[
         "a rotation starts after the lane that stopped",
         By("each_rotation_starts_after_the_one_that_stopped"),
     ),
+    (Isolation, 1, "a publisher's silence spares others", By("one_publishers_silence_is_nobody_elses")),
     (Isolation, 1, "a publisher's time-out", By("a_silent_publisher_alone_is_lost_after_15_s")),
     (
         Isolation,

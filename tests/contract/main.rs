@@ -8,6 +8,7 @@ mod ticks;
 
 mod bidirectional;
 mod clauses;
+mod fairness;
 mod fanout;
 mod isolation;
 mod publishing;

@@ -69,12 +69,9 @@ impl Scene {
         let end = self.began + until;
         let begin = Instant::now();
         loop {
-            let due = self.node.engine.next_due().map(|due| due.at).filter(|at| *at <= end);
-            let last = due.is_none();
-            self.node.now = due.unwrap_or(end).max(self.node.now);
-            self.node.turn();
+            let is_over = turn_when_due(&mut self.node, end);
             self.hear();
-            if last {
+            if is_over {
                 return;
             }
             assert!(begin.elapsed() < s(20), "the engine wants a turn without end");
@@ -156,6 +153,25 @@ impl Scene {
             _ => None,
         });
         missed.collect()
+    }
+}
+
+/// Turns the engine when it wants to be turned next, or at `end` if that comes first. Returns whether it did.
+pub fn turn_when_due(node: &mut Node, end: Instant) -> bool {
+    let due = node.engine.next_due().map(|due| due.at).filter(|at| *at <= end);
+    node.now = due.unwrap_or(end).max(node.now);
+    node.turn();
+    due.is_none()
+}
+
+/// Turns the engine, without time passing, until it has taken in this many more records.
+pub fn receive(node: &mut Node, records: u32) {
+    let begin = Instant::now();
+    let mut taken = 0;
+    while taken < records {
+        assert!(begin.elapsed() < s(10), "not in 10 s: {records} records");
+        node.engine.wait(Some(ms(1)));
+        taken += node.turn().records;
     }
 }
 

@@ -267,6 +267,22 @@ impl Raw {
         Self::new(socket, monitor, endpoint, admission)
     }
 
+    /// A publisher that listens at a free port. What subscribers ask of it is seen as records of one frame.
+    pub fn publisher() -> Self {
+        let (socket, monitor) = open(zmq::XPUB);
+        socket.bind("tcp://127.0.0.1:*").unwrap();
+        let endpoint: Endpoint = socket.get_last_endpoint().unwrap().unwrap().parse().unwrap();
+        Self::new(socket, monitor, endpoint, Admission::client("publisher"))
+    }
+
+    /// A subscriber to all that is published there.
+    pub fn subscriber(publisher: &Endpoint) -> Self {
+        let (socket, monitor) = open(zmq::SUB);
+        socket.set_subscribe(b"").unwrap();
+        socket.connect(publisher.as_str()).unwrap();
+        Self::new(socket, monitor, publisher.clone(), Admission::client("subscriber"))
+    }
+
     /// A raw client that an engine's server has found ready. The engine's first probe is seen and not answered.
     pub fn ready_client(rid: &str) -> (Self, Node) {
         let (mut node, endpoint) = Node::server("server");
