@@ -118,7 +118,7 @@ pub enum SendError {
     #[error("a message or request takes at least one part")]
     NoParts,
     /// More payload parts than a record carries.
-    #[error("{parts} parts; at most {PARTS_MAX} fit a record")]
+    #[error("{parts} parts; at most {PARTS_MAX} fit a message, one less a published record")]
     TooManyParts {
         /// How many there were.
         parts: usize,

@@ -258,7 +258,8 @@ impl<'a> Outbox<'a> {
     }
 
     /// Replaces the publishers of a subscriber by those of a new snapshot of the host's Store. Those that are in both are
-    /// left alone; those that are no longer named are lost as `Retired`.
+    /// left alone; those that are no longer named are lost as `Retired`. Where a new one has the endpoint or the RID of one
+    /// that goes, it is dialled when that one is physically closed (000 §5).
     pub fn set_publishers(
         &mut self,
         channel: &ChannelName,
@@ -292,7 +293,7 @@ impl<'a> Outbox<'a> {
         };
         let (intents, table) = (&core.table.intents, &core.table);
         let picked = members.pick(|member| match intents[member as usize].phase {
-            IntentPhase::NotRequired | IntentPhase::Off => Fitness::NotServing,
+            IntentPhase::NotRequired | IntentPhase::Retired | IntentPhase::Off => Fitness::NotServing,
             IntentPhase::Waiting { .. } => Fitness::NotReady,
             IntentPhase::Connected { connection } => match table.get(connection) {
                 Some(connection) if connection.is_ready() && connection.peer_state == HostState::Serving => {

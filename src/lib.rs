@@ -75,7 +75,9 @@ pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
     NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
 };
-pub use status::{ConnectionStatus, IntentStatus, LastFailure, ListenerStatus, RouteState, Snapshot};
+pub use status::{
+    ConnectionStatus, IntentStatus, LastFailure, ListenerStatus, RouteState, Snapshot, SourceStatus,
+};
 pub use topology::fanout::{Publisher, PublisherDescriptor, Subscriber};
 pub use topology::register::{Client, Server};
 pub use topology::{Counters, Pressure, Unanswered};

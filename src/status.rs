@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase};
+use crate::link::publisher::Source;
 use crate::name::{BindEndpoint, ChannelName, Endpoint};
 use crate::rotation;
 use crate::topology::table::{Intent, IntentPhase};
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub publishers: Vec<ListenerStatus>,
     /// Every connection that is admitted, ready, or being read out.
     pub connections: Vec<ConnectionStatus>,
+    /// Every publisher that is ready, or being read out.
+    pub sources: Vec<SourceStatus>,
     /// Accepted connections that have ended here while their transport still stands.
     pub fenced_open: usize,
     /// Accepted connections that have not been admitted yet.
@@ -115,11 +118,26 @@ pub struct ConnectionStatus {
     pub capped: [u32; 3],
 }
 
+/// One publisher that a subscriber hears.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SourceStatus {
+    /// Which publisher.
+    pub source: Source,
+    /// Ready; one that is read out after its end shows as reconnecting.
+    pub state: RouteState,
+    /// How long ago its last record came, beacons included, in clock time.
+    pub last_received: Option<Duration>,
+    /// Turns in which 64 records, the byte cap and the time cap ended its share.
+    pub capped: [u32; 3],
+}
+
 impl Snapshot {
     pub(crate) fn of(core: &Core) -> Self {
         let count = |wanted: fn(&Phase) -> bool| {
             core.table.iter().filter(|(_, connection)| wanted(&connection.phase)).count()
         };
+        let intents = core.table.intents.iter().filter(|intent| intent.phase != IntentPhase::Retired);
         let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
             ChannelEnd::Server { bound, .. } => {
                 Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
@@ -138,10 +156,11 @@ impl Snapshot {
             stalls: core.watch.stalls(),
             unwatched: core.watch.unwatched(),
             longest_gap: core.watch.longest_gap(),
-            intents: core.table.intents.iter().map(|intent| intent_status(core, intent)).collect(),
+            intents: intents.map(|intent| intent_status(core, intent)).collect(),
             servers: servers.collect(),
             publishers: publishers.collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
+            sources: core.table.iter().filter_map(|(_, each)| source_status(core, each)).collect(),
             fenced_open: count(|phase| *phase == Phase::Fenced),
             unadmitted: count(|phase| matches!(phase, Phase::New | Phase::Held)),
             requests: core.requests.len(),
@@ -156,7 +175,7 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
     let on_its_way = if intent.was_ready { RouteState::Reconnecting } else { RouteState::Connecting };
     let state = match intent.phase {
         IntentPhase::NotRequired => RouteState::NotRequired,
-        IntentPhase::Off => RouteState::Configured,
+        IntentPhase::Off | IntentPhase::Retired => RouteState::Configured,
         IntentPhase::Waiting { .. } if intent.last_end.is_none() => RouteState::Configured,
         IntentPhase::Waiting { .. } => on_its_way,
         IntentPhase::Connected { connection } => match core.table.get(connection).map(|each| each.phase) {
@@ -178,23 +197,42 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
 }
 
 fn connection_status(core: &Core, connection: &Connection) -> Option<ConnectionStatus> {
-    let state = match connection.phase {
-        Phase::Ready => RouteState::Ready,
-        Phase::Admitted => RouteState::Admitted,
-        Phase::ReadingOut(_) => RouteState::Reconnecting,
-        _ => return None,
-    };
-    let rotation::Counters { served, held, capped_by_records, capped_by_bytes, capped_by_time } =
-        core.rotation.counters(connection.share).unwrap_or_default();
-    let now = core.watch.moment().now;
+    let counters = core.rotation.counters(connection.share).unwrap_or_default();
     Some(ConnectionStatus {
         peer: Peer::clone(connection.peer.as_ref()?),
-        state,
-        last_received: connection.last_received.map(|at| now.since(at)),
-        served,
-        held,
-        capped: [capped_by_records, capped_by_bytes, capped_by_time],
+        state: state_of(connection)?,
+        last_received: last_received(core, connection),
+        served: counters.served,
+        held: counters.held,
+        capped: capped(counters),
     })
+}
+
+fn source_status(core: &Core, connection: &Connection) -> Option<SourceStatus> {
+    Some(SourceStatus {
+        source: Source::clone(connection.source.as_ref()?),
+        state: state_of(connection)?,
+        last_received: last_received(core, connection),
+        capped: capped(core.rotation.counters(connection.share).unwrap_or_default()),
+    })
+}
+
+fn state_of(connection: &Connection) -> Option<RouteState> {
+    match connection.phase {
+        Phase::Ready => Some(RouteState::Ready),
+        Phase::Admitted => Some(RouteState::Admitted),
+        Phase::ReadingOut(_) => Some(RouteState::Reconnecting),
+        _ => None,
+    }
+}
+
+fn last_received(core: &Core, connection: &Connection) -> Option<Duration> {
+    let now = core.watch.moment().now;
+    connection.last_received.map(|at| now.since(at))
+}
+
+fn capped(counters: rotation::Counters) -> [u32; 3] {
+    [counters.capped_by_records, counters.capped_by_bytes, counters.capped_by_time]
 }
 
 impl ConnectionStatus {

@@ -96,7 +96,9 @@ impl Plan {
 
     fn configure(&self, socket: &zmq::Socket, limits: Limits) -> zmq::Result<()> {
         socket.set_linger(0)?;
-        socket.set_sndhwm(limits.send_hwm.into())?;
+        // All that a SUB sends is its filters, and those above its mark would be dropped without a word.
+        let send_hwm = if self.socket == zmq::SUB { 0 } else { limits.send_hwm.into() };
+        socket.set_sndhwm(send_hwm)?;
         socket.set_rcvhwm(limits.receive_hwm.into())?;
         let unlimited = self.frame_bytes_max == 0;
         socket.set_maxmsgsize(if unlimited { -1 } else { self.frame_bytes_max.into() })?;

@@ -131,7 +131,7 @@ pub(crate) fn broadcast(core: &mut Core, publisher: Publisher) -> Result<BindEnd
 
 /// Registers a subscriber; its first attempts are due at once.
 pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), RegisterError> {
-    let Subscriber { channel, endpoints, descriptors, filters } = subscriber;
+    let Subscriber { channel, endpoints, descriptors, mut filters } = subscriber;
     if core.host_state == HostState::Stopped {
         return Err(RegisterError::ShuttingDown);
     }
@@ -144,6 +144,9 @@ pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), R
     if filters.iter().any(|filter| *filter == RESERVED_TOPIC) {
         return Err(RegisterError::ReservedTopic);
     }
+    // ZeroMQ counts how often a filter is set; here it is there or not.
+    filters.sort_unstable();
+    filters.dedup();
     let is_described = endpoints.is_empty();
     let manual = endpoints.into_iter().map(|endpoint| (endpoint, Expects::default()));
     let wanted: Vec<_> = manual.chain(descriptors.into_iter().map(wish)).collect();
@@ -168,20 +171,30 @@ pub(crate) fn set_publishers(
     }
     let wanted: Vec<_> = descriptors.iter().cloned().map(wish).collect();
     check_once(channel, &wanted)?;
-    let is_of_channel = |intent: &Intent| intent.channel == index && intent.phase != IntentPhase::Off;
-    let retired: Vec<u32> = (0..)
-        .zip(&core.table.intents)
-        .filter(|(_, intent)| is_of_channel(intent))
-        .filter(|(_, intent)| !wanted.iter().any(|wish| is_same(intent, wish)))
+    let intents = || (0..).zip(&core.table.intents).filter(|(_, intent)| intent.channel == index);
+    let stays = |intent: &Intent, wish: &Wish| intent.phase != IntentPhase::Retired && is_same(intent, wish);
+    let mut going: Vec<u32> = intents()
+        .filter(|(_, intent)| !wanted.iter().any(|wish| stays(intent, wish)))
         .map(|(number, _)| number)
         .collect();
-    for intent in retired {
-        intents::retire(core, intent);
-    }
-    for wish in wanted {
-        if !core.table.intents.iter().any(|intent| is_of_channel(intent) && is_same(intent, &wish)) {
-            core.add_intent(index, wish.0, wish.1);
+    let mut coming: Vec<Wish> =
+        wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
+    // Who has the endpoint of one that goes takes its place before who has only its RID.
+    let endpoint_of = |intent: &u32| &core.table.intents[*intent as usize].endpoint;
+    coming.sort_by_cached_key(|(endpoint, _)| !going.iter().any(|intent| endpoint_of(intent) == endpoint));
+    for (endpoint, expects) in coming {
+        let is_at = |fits: &dyn Fn(&Intent) -> bool| {
+            going.iter().position(|intent| fits(&core.table.intents[*intent as usize]))
+        };
+        let place = is_at(&|intent| intent.endpoint == endpoint)
+            .or_else(|| is_at(&|intent| intent.expects.rid == expects.rid));
+        match place {
+            Some(place) => intents::redirect(core, going.swap_remove(place), endpoint, expects),
+            None => drop(core.add_intent(index, endpoint, expects)),
         }
+    }
+    for intent in going {
+        intents::retire(core, intent);
     }
     Ok(())
 }
@@ -231,7 +244,7 @@ pub(super) fn open(core: &mut Core, index: u32) {
     }
 }
 
-/// Takes in one record of a publisher. Returns whether it is one for the host.
+/// Takes in one record of a publisher. Returns whether it is an application's.
 pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
     let moment = core.watch.moment();
     let Some(connection) = core.table.get_mut(index) else { return false };
@@ -253,7 +266,7 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
         (Phase::Dialling | Phase::Greeting, _) => make_ready(core, index),
         _ => {}
     }
-    record == FanoutRecord::Application && is_wanted(core, index, inbound.head())
+    record == FanoutRecord::Application
 }
 
 /// A publisher's first valid record makes it ready.
@@ -278,17 +291,19 @@ fn make_ready(core: &mut Core, index: u32) {
     core.news.push_back(News::PublisherReady(source));
 }
 
-/// Whether a filter of the application asks for a topic. A longer topic that only begins like the beacon's comes too,
-/// because filters match prefixes.
-fn is_wanted(core: &mut Core, index: u32, topic: &[u8]) -> bool {
-    let Some(connection) = core.table.get(index) else { return false };
+/// Who published a topic, if the host is to have it: a filter of the application asks for it, and the publisher has not
+/// been given up. A longer topic that only begins like the beacon's comes too, because filters match prefixes.
+pub(crate) fn wanted(core: &mut Core, index: u32, topic: &[u8]) -> Option<Arc<Source>> {
+    let connection = core.table.get(index).filter(|connection| connection.may_deliver())?;
     let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
     else {
-        return false;
+        return None;
     };
-    let wanted = filters.iter().any(|filter| topic.starts_with(filter));
-    core.counters.unsubscribed += u64::from(!wanted);
-    wanted
+    if filters.iter().any(|filter| topic.starts_with(filter)) {
+        return connection.source.clone();
+    }
+    core.counters.unsubscribed += 1;
+    None
 }
 
 /// Sends the beacon of a publisher.
@@ -334,6 +349,9 @@ fn subscription<'a>(
     core: &'a mut Core,
     channel: &ChannelName,
 ) -> Result<(u32, &'a mut Subscription), RegisterError> {
+    if core.host_state == HostState::Stopped {
+        return Err(RegisterError::ShuttingDown);
+    }
     let unknown = || RegisterError::UnknownChannel { channel: channel.clone() };
     let index = core.channels.subscriber(channel).ok_or_else(unknown)?;
     match &mut core.channels.list[index as usize].end {
@@ -342,15 +360,18 @@ fn subscription<'a>(
     }
 }
 
-fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> (Endpoint, Expects) {
+/// Whom to dial, and what it must be.
+type Wish = (Endpoint, Expects);
+
+fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> Wish {
     (endpoint, Expects { rid: Some(rid), generation: Some(generation), security: None })
 }
 
-fn is_same(intent: &Intent, (endpoint, expects): &(Endpoint, Expects)) -> bool {
+fn is_same(intent: &Intent, (endpoint, expects): &Wish) -> bool {
     intent.endpoint == *endpoint && intent.expects == *expects
 }
 
-fn check_once(channel: &ChannelName, wanted: &[(Endpoint, Expects)]) -> Result<(), RegisterError> {
+fn check_once(channel: &ChannelName, wanted: &[Wish]) -> Result<(), RegisterError> {
     for (at, (endpoint, _)) in wanted.iter().enumerate() {
         if wanted[..at].iter().any(|(earlier, _)| earlier == endpoint) {
             return Err(RegisterError::EndpointTwice {
@@ -365,6 +386,7 @@ fn check_once(channel: &ChannelName, wanted: &[(Endpoint, Expects)]) -> Result<(
 /// How a publisher's connection ended, in the words the host hears.
 pub(super) fn lost(core: &mut Core, source: Option<Arc<Source>>, how: End) {
     if let (Some(source), End::Lost(reason)) = (source, how) {
+        core.counters.count(reason);
         core.news.push_back(News::PublisherLost { source, reason });
     }
 }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use super::table::{Behind, IntentPhase, LaneEntry};
+use super::table::{Behind, Expects, IntentPhase, LaneEntry};
 use super::{ChannelEnd, Core, News, fanout, life};
 use crate::clock::WATCH_STEP;
 use crate::io::Dial;
 use crate::link::connection::{End, Failure, LostReason, Phase, Side};
+use crate::name::Endpoint;
 use crate::wire::{HostState, Pair};
 
 /// How long a redial waits for the last lane to be physically closed, in watched time.
@@ -48,7 +49,10 @@ pub(super) fn ended(core: &mut Core, intent: u32, end: End, closing: Option<u32>
     let moment = core.watch.moment();
     let wish = &mut core.table.intents[intent as usize];
     wish.last_end = Some(end);
-    if wish.phase == IntentPhase::Off || core.host_state == HostState::Stopped {
+    if wish.phase == IntentPhase::Retired {
+        return;
+    }
+    if core.host_state == HostState::Stopped {
         wish.phase = IntentPhase::Off;
         return;
     }
@@ -102,8 +106,31 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
 /// An intent is not wanted any more: its connection ends, and no other one follows.
 pub(super) fn retire(core: &mut Core, intent: u32) {
     let wish = &mut core.table.intents[intent as usize];
-    let before = std::mem::replace(&mut wish.phase, IntentPhase::Off);
+    let before = std::mem::replace(&mut wish.phase, IntentPhase::Retired);
     if let IntentPhase::Connected { connection } = before {
-        life::end_as(core, connection, LostReason::Retired, Failure::Unreachable);
+        life::give_up(core, connection, LostReason::Retired);
+    }
+}
+
+/// An intent is wanted for another publisher: its connection ends, and the first attempt on the new one waits until that
+/// is physically closed (000 §5).
+pub(super) fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) {
+    let moment = core.watch.moment();
+    let phase = match core.table.dialled_for(intent) {
+        Some(connection) => IntentPhase::Connected { connection },
+        None => IntentPhase::Waiting {
+            retry: moment.now,
+            closing: core.table.closing_of(intent),
+            give_up: moment.watched.plus(CLOSE_PATIENCE),
+        },
+    };
+    let wish = &mut core.table.intents[intent as usize];
+    (wish.endpoint, wish.expects, wish.phase) = (endpoint, expects, phase);
+    (wish.last_end, wish.was_ready) = (None, false);
+    wish.backoff.reset();
+    if let IntentPhase::Connected { connection } = phase {
+        life::give_up(core, connection, LostReason::Retired);
+    } else {
+        core.agenda.retry(moment.now, intent);
     }
 }

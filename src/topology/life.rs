@@ -212,6 +212,23 @@ pub(crate) fn end_as(core: &mut Core, index: u32, lost: LostReason, failed: Fail
     end(core, index, how);
 }
 
+/// Ends a connection that this side wants no more.
+pub(super) fn give_up(core: &mut Core, index: u32, reason: LostReason) {
+    if let Some(connection) = core.table.get(index) {
+        end(core, index, given_up(connection, reason));
+    }
+}
+
+/// How a connection ends that this side gives up. One that is read out has its reason already, and of one that never was
+/// admitted the host hears nothing.
+fn given_up(connection: &Connection, reason: LostReason) -> End {
+    match connection.phase {
+        Phase::Admitted | Phase::Ready => End::Lost(reason),
+        Phase::ReadingOut(reason) => End::Lost(reason),
+        _ => End::Unadmitted,
+    }
+}
+
 /// Ends an accepted connection and tells it why, if the transport has a slot for that.
 pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
     core.counters.refused += 1;
@@ -432,17 +449,13 @@ pub(crate) fn stop(core: &mut Core) {
     core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
     core.news.extend(ended);
-    let how = |connection: &Connection| match connection.phase {
-        Phase::Admitted | Phase::Ready => End::Lost(LostReason::Stopped),
-        Phase::ReadingOut(reason) => End::Lost(reason),
-        _ => End::Unadmitted,
-    };
+    let how = |connection| given_up(connection, LostReason::Stopped);
     let all: Vec<(u32, End)> = core.table.iter().map(|(index, each)| (index, how(each))).collect();
     for (index, how) in all {
         end(core, index, how);
     }
     sweep(core);
-    for intent in &mut core.table.intents {
+    for intent in core.table.intents.iter_mut().filter(|intent| intent.phase != IntentPhase::Retired) {
         intent.phase = IntentPhase::Off;
     }
     for channel in &core.channels.list {

@@ -131,13 +131,19 @@ impl Core {
 
     /// The due work that a call between turns can add to.
     pub(crate) fn due(&self) -> Due {
-        Due { time_out: self.requests.earliest(), read_out: self.reading_out.len() }
+        let (time_out, retry) = (self.requests.earliest(), self.agenda.retry_at());
+        Due { time_out, retry, read_out: self.reading_out.len() }
     }
 
     /// Whether something is due now that was not, or was later, when `earlier` was taken.
     pub(crate) fn is_due_before(&self, earlier: Due) -> bool {
-        let Due { time_out, read_out } = self.due();
-        read_out > earlier.read_out || time_out.is_some_and(|at| earlier.time_out.is_none_or(|due| at < due))
+        let Due { time_out, retry, read_out } = self.due();
+        let is_before = |at: Option<ClockTime>, due: Option<ClockTime>| {
+            at.is_some_and(|at| due.is_none_or(|due| at < due))
+        };
+        read_out > earlier.read_out
+            || is_before(time_out, earlier.time_out)
+            || is_before(retry, earlier.retry)
     }
 
     /// Takes in a new wish for a connection; its first attempt is due at once.
@@ -162,6 +168,8 @@ impl Core {
 pub(crate) struct Due {
     /// When the next request runs out of time.
     time_out: Option<ClockTime>,
+    /// When the next attempt to connect is due.
+    retry: Option<ClockTime>,
     /// Connections that are read out.
     read_out: usize,
 }
@@ -305,7 +313,9 @@ pub struct Counters {
     pub protocol_errors: u64,
     /// Connections refused.
     pub refused: u64,
-    /// Admitted connections that ended because the peer said so.
+    /// Accepted connections that did not complete ZeroMQ's own handshake: port scans, other protocols.
+    pub strangers: u64,
+    /// Admitted connections, publishers that were ready among them, that ended because the peer said so.
     pub lost_orderly: u64,
     /// Admitted connections that ended by a transport loss.
     pub lost_transport: u64,

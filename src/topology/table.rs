@@ -76,7 +76,9 @@ pub(crate) enum IntentPhase {
     Connected { connection: u32 },
     /// The other side said that no connection is needed. Not retried.
     NotRequired,
-    /// Not wanted any more, or the host stopped.
+    /// Not wanted any more. Its place is free once nothing is left of its last connection.
+    Retired,
+    /// The host stopped.
     Off,
 }
 
@@ -255,21 +257,29 @@ impl Table {
 
     /// Takes in an intent, in the place of one that is over and done with if there is one.
     pub(crate) fn add_intent(&mut self, intent: Intent) -> u32 {
-        let closing = |index: u32| {
-            let awaited =
-                |lane: &LaneEntry| matches!(lane.behind, Behind::Closed { intent } if intent == Some(index));
-            let dialled =
-                |each: &Connection| matches!(each.side, Side::Dialled { intent } if intent == index);
-            self.lanes.iter().any(|(_, lane)| awaited(lane)) || self.iter().any(|(_, each)| dialled(each))
-        };
-        let free =
-            (0..).zip(&self.intents).find(|&(index, old)| old.phase == IntentPhase::Off && !closing(index));
+        let is_over = |index| self.dialled_for(index).is_none() && self.closing_of(index).is_none();
+        let free = (0..)
+            .zip(&self.intents)
+            .find(|&(index, old)| old.phase == IntentPhase::Retired && is_over(index));
         if let Some((index, _)) = free {
             self.intents[index as usize] = intent;
             return index;
         }
         self.intents.push(intent);
         self.intents.len() as u32 - 1
+    }
+
+    /// The connection that was dialled for an intent, until the sweep has let go of it.
+    pub(crate) fn dialled_for(&self, intent: u32) -> Option<u32> {
+        let is_its = |each: &Connection| matches!(each.side, Side::Dialled { intent: of } if of == intent);
+        self.iter().find(|(_, each)| is_its(each)).map(|(index, _)| index)
+    }
+
+    /// A lane of an intent that was closed and is not physically gone yet.
+    pub(crate) fn closing_of(&self, intent: u32) -> Option<u32> {
+        let is_its =
+            |lane: &LaneEntry| matches!(lane.behind, Behind::Closed { intent: of } if of == Some(intent));
+        self.lanes.iter().find(|(_, lane)| is_its(lane)).map(|(index, _)| index as u32)
     }
 
     /// Forgets all who dialled us, and that anybody listens: the listening lanes are closed.

@@ -17,6 +17,7 @@ const SPARES_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Records {
     inbound: Box<Inbound>,
+    #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the holds")]
     spares: Vec<Box<Inbound>>,
 }
 
@@ -89,11 +90,15 @@ fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host
 fn publisher_spoke<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host: &mut H) {
     let Some(connection) = core.table.get(index) else { return };
     let _ = core.rotation.offer(connection.share, inbound.bytes() as u64);
-    let wanted = fanout::take(core, index, inbound);
+    let is_application = fanout::take(core, index, inbound);
+    // What the host hears first may make it give up this publisher, or the filter that asks for this.
     super::tell(core, host);
-    let source = core.table.get(index).and_then(|connection| connection.source.clone());
-    if let (true, Some(publisher)) = (wanted, &source) {
-        let event = Event::Published { publisher, topic: inbound.head(), parts: inbound.parts() };
+    if !is_application {
+        return;
+    }
+    let topic = inbound.head();
+    if let Some(publisher) = fanout::wanted(core, index, topic) {
+        let event = Event::Published { publisher: &publisher, topic, parts: inbound.parts() };
         host.on_event(event, &mut Outbox::in_turn(core));
     }
 }

@@ -30,8 +30,8 @@ impl Chapter {
     const fn modules(self) -> &'static [&'static str] {
         match self {
             Bidirectional => &["bidirectional"],
-            Fanout => &["fairness", "fanout"],
-            Isolation => &["fanout", "isolation"],
+            Fanout => &["fairness", "fanout", "publishing", "subscribing"],
+            Isolation => &["fanout", "isolation", "subscribing"],
             Reconnect => &["reconnect", "termination"],
         }
     }
@@ -54,7 +54,7 @@ enum Shown {
 type Clause = (Chapter, u8, &'static str, Shown);
 
 const MESH: Shown = Waits("RouteMesh is not built yet");
-const LEASES: Shown = Waits("leases, authority and the resolver are not built yet");
+const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
 const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
 const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
 
@@ -112,27 +112,106 @@ const CLAUSES: &[Clause] = &[
     (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
     (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
     (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
-    (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_socket_of_its_own")),
+    (Fanout, 1, "whose end is no other's", By("each_publisher_has_a_socket_of_its_own")),
+    (Fanout, 1, "ready with a first record, not before", By("a_publisher_is_ready_with_its_first_record")),
+    (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_sub_socket_of_its_own")),
     (
         Fanout,
         1,
-        "ready with a first record or beacon, not before",
-        By("a_publisher_is_ready_with_its_first_record"),
+        "by descriptor or by endpoint, never mixed (000 §4)",
+        By("fixed_endpoints_and_descriptors_do_not_mix"),
+    ),
+    (
+        Fanout,
+        1,
+        "a new snapshot of descriptors spares the others",
+        By("replaced_descriptors_leave_the_others_alone"),
+    ),
+    (
+        Fanout,
+        1,
+        "a replaced one's end is observed first (000 §5)",
+        By("another_generation_is_dialled_when_the_old_ones_end_was_observed"),
+    ),
+    (
+        Fanout,
+        1,
+        "filters for all of them, at any time",
+        By("filters_come_and_go_for_present_and_future_publishers"),
+    ),
+    (
+        Fanout,
+        1,
+        "ready only after a first record or beacon",
+        By("the_first_record_or_beacon_makes_a_publisher_ready"),
+    ),
+    (Fanout, 1, "not at the connect (000 §5)", By("a_connect_alone_makes_no_publisher_ready")),
+    (
+        Fanout,
+        1,
+        "without one, another socket",
+        By("a_publisher_without_a_first_record_is_dialled_anew_after_20_s"),
+    ),
+    (
+        Fanout,
+        1,
+        "from then on records come whole and in order",
+        By("records_arrive_whole_and_in_order_after_ready"),
+    ),
+    (Fanout, 1, "each valid record counts (000 §4)", By("each_valid_record_moves_the_deadline")),
+    (Fanout, 1, "a disconnect acts at once (000 §5)", By("a_publisher_that_goes_is_lost_at_once")),
+    (
+        Fanout,
+        1,
+        "a new socket, ready on its own first record (000 §6)",
+        By("a_lost_publisher_is_ready_again_only_on_the_first_record_of_a_new_socket"),
     ),
     (
         Fanout,
         2,
-        "the beacon's exact bytes, every 5 s",
-        By("the_beacon_has_two_frames_of_fixed_bytes_every_5_s"),
+        "the beacon's exact topic, payload and two frames",
+        By("a_beacon_of_exactly_two_frames_goes_out_every_5_s_beside_traffic"),
+    ),
+    (Fanout, 2, "of fixed bytes", By("the_beacon_has_two_frames_of_fixed_bytes_every_5_s")),
+    (Fanout, 2, "without traffic too (000 §4)", By("a_beacon_goes_out_every_5_s_without_any_traffic")),
+    (Fanout, 2, "on one grid (000 §2)", By("beacons_that_were_slept_through_are_not_caught_up")),
+    (
+        Fanout,
+        2,
+        "a full subscriber drops, and blocks nobody (000 §4)",
+        By("a_full_or_absent_subscriber_never_blocks_a_publish"),
     ),
     (
         Fanout,
         2,
         "no ACK, dispatch, trace or metric of it",
-        By("a_beacon_is_neither_answered_nor_delivered_nor_counted"),
+        By("a_beacon_reaches_no_handler_and_no_metric_and_is_not_answered"),
     ),
-    (Fanout, 2, "its topic is not to be published (000 §4)", By("the_reserved_topic_is_nobodys_to_publish")),
-    (Fanout, 3, "a format error ends that publisher", By("a_malformed_beacon_ends_only_that_publisher")),
+    (Fanout, 2, "nor counts it", By("a_beacon_is_neither_answered_nor_delivered_nor_counted")),
+    (Fanout, 2, "nothing is taken from subscribers", By("a_publisher_takes_nothing_from_its_subscribers")),
+    (
+        Fanout,
+        3,
+        "its topic is a call-argument error (000 §4)",
+        By("the_reserved_topic_is_a_call_argument_error"),
+    ),
+    (Fanout, 3, "nobody publishes it (000 §4)", By("the_reserved_topic_is_nobodys_to_publish")),
+    (Fanout, 3, "any other topic is an application's (000 §4)", By("every_other_topic_can_be_published")),
+    (Fanout, 3, "any number of parts up to the bound", By("a_record_carries_0_to_254_parts")),
+    (
+        Fanout,
+        3,
+        "a format error on the reserved topic ends only that publisher",
+        By("a_malformed_record_ends_only_its_publisher_at_once"),
+    ),
+    (Fanout, 3, "and no other", By("a_malformed_beacon_ends_only_that_publisher")),
+    (Fanout, 3, "and is no receipt (000 §4)", By("a_malformed_record_makes_no_publisher_ready")),
+    (
+        Fanout,
+        3,
+        "a longer topic is no format error (000 §4)",
+        By("a_topic_that_only_begins_with_the_reserved_bytes_is_an_applications"),
+    ),
     (Fanout, 4, "others progress beside a flooder", By("a_flooder_leaves_every_turn_room_for_the_others")),
     (Fanout, 4, "their liveness too", By("a_flood_costs_nobody_else_its_check_signal")),
     (
@@ -141,7 +220,8 @@ const CLAUSES: &[Clause] = &[
         "a rotation starts after the lane that stopped",
         By("each_rotation_starts_after_the_one_that_stopped"),
     ),
-    (Isolation, 1, "a publisher's time-out spares others", By("one_publishers_silence_is_nobody_elses")),
+    (Isolation, 1, "a publisher's silence spares others", By("one_publishers_silence_is_nobody_elses")),
+    (Isolation, 1, "a publisher's time-out", By("a_silent_publisher_alone_is_lost_after_15_s")),
     (
         Isolation,
         1,
@@ -157,8 +237,8 @@ const CLAUSES: &[Clause] = &[
         By("without_a_ready_peer_a_call_says_which_kind_of_nobody_there_is"),
     ),
     (Isolation, 2, "checking goes on while polling the Store fails", STORE),
-    (Isolation, 2, "a ready transport renews no lease", LEASES),
-    (Isolation, 3, "liveness releases no authority", LEASES),
+    (Isolation, 2, "a ready transport renews no lease", DESCRIPTORS),
+    (Isolation, 3, "liveness releases no authority", DESCRIPTORS),
     (Reconnect, 1, "the handshake is redone", By("a_reconnect_redoes_the_handshake_on_a_new_connection")),
     (Reconnect, 1, "identity is verified anew", By("a_reconnect_redoes_the_verification_of_identity")),
     (Reconnect, 1, "by a server too", By("a_server_verifies_a_client_that_comes_back")),
@@ -180,7 +260,7 @@ const CLAUSES: &[Clause] = &[
     ),
     (Reconnect, 1, "and yields to an older one that lives", By("an_older_connection_that_answers_stays")),
     (Reconnect, 1, "session bindings", Exempt("STREAM sessions are not built here")),
-    (Reconnect, 2, "discovery leaves out a pair of Object Clients", MESH),
+    (Reconnect, 2, "discovery leaves out a pair of Object Clients", DESCRIPTORS),
     (Reconnect, 2, "a manual pair ends as NotRequired, unasked and not retried", MESH),
     (Reconnect, 3, "each request ends once", By("each_request_ends_exactly_once_whatever_races")),
     (Reconnect, 3, "nothing is sent again", By("nothing_is_sent_again_on_the_next_connection")),

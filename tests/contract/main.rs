@@ -3,12 +3,16 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/fanout.rs"]
+mod ticks;
 
 mod bidirectional;
 mod clauses;
 mod fairness;
 mod fanout;
 mod isolation;
+mod publishing;
 mod reconnect;
 mod scene;
+mod subscribing;
 mod termination;
