@@ -296,7 +296,7 @@ fn replaced_descriptors_leave_the_others_alone() {
     let mut ready: Vec<_> = stage.snapshot().sources.iter().map(|each| each.source.clone()).collect();
     ready.sort_by_key(|source| source.rid().map(ToString::to_string));
     assert_eq!(
-        ready.iter().map(|source| source.endpoint()).collect::<Vec<_>>(),
+        ready.iter().map(wakeful::Source::endpoint).collect::<Vec<_>>(),
         [&stage.raws[1].endpoint, &stage.raws[2].endpoint]
     );
     stage.until("the first one's socket closed", |stage| stage.raws[0].count(0, TOPIC) == 1);
