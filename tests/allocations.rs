@@ -41,13 +41,13 @@ impl Host for Counting {
 }
 
 /// One server and its clients, in use, all at one virtual time.
-struct Nodes {
+struct Crowd {
     channel: ChannelName,
     nodes: Vec<(Engine, Counting)>,
     now: Instant,
 }
 
-impl Nodes {
+impl Crowd {
     fn new(clients: usize) -> Self {
         let mut nodes: Vec<_> =
             (0..=clients).map(|_| (Engine::new(Config::default()).unwrap(), Counting::default())).collect();
@@ -117,14 +117,14 @@ fn allocations(nodes: &mut Nodes, work: impl Fn(&mut Nodes)) -> u64 {
 
 #[test]
 fn a_message_sent_and_received_allocates_nothing() {
-    let mut nodes = Nodes::new(1);
+    let mut nodes = Crowd::new(1);
     assert_eq!(allocations(&mut nodes, |nodes| nodes.messages(40, 1)), 0);
     assert_eq!(allocations(&mut nodes, |nodes| nodes.messages(40, 6)), 0, "nor does one of many parts");
 }
 
 #[test]
 fn a_request_and_its_reply_allocate_nothing() {
-    let mut nodes = Nodes::new(2);
+    let mut nodes = Crowd::new(2);
     assert_eq!(allocations(&mut nodes, |nodes| nodes.requests(40)), 0);
     assert_eq!(
         allocations(&mut nodes, |nodes| nodes.requests(500)),
@@ -135,7 +135,7 @@ fn a_request_and_its_reply_allocate_nothing() {
 
 #[test]
 fn a_record_of_a_peer_that_is_capped_in_every_turn_allocates_nothing() {
-    let mut nodes = Nodes::new(3);
+    let mut nodes = Crowd::new(3);
     for parts in [1, 6] {
         let before = nodes.held();
         assert_eq!(allocations(&mut nodes, |nodes| nodes.messages(480, parts)), 0, "{parts} parts");
@@ -145,7 +145,7 @@ fn a_record_of_a_peer_that_is_capped_in_every_turn_allocates_nothing() {
 
 #[test]
 fn an_ask_and_its_ack_allocate_nothing() {
-    let mut nodes = Nodes::new(3);
+    let mut nodes = Crowd::new(3);
     let interval = |nodes: &mut Nodes| {
         for _ in 0..5 {
             nodes.now += s(1);
@@ -162,7 +162,7 @@ fn an_ask_and_its_ack_allocate_nothing() {
 
 #[test]
 fn an_idle_turn_allocates_nothing() {
-    let mut nodes = Nodes::new(1);
+    let mut nodes = Crowd::new(1);
     let idle = |nodes: &mut Nodes| {
         nodes.turn();
         for (engine, _) in &mut nodes.nodes {
