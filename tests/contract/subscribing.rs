@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wakeful::{
     Counters, Failure, Generation, HostState, LostReason, Owned, PublisherDescriptor, RegisterError,
-    RouteState, Silence, Subscriber,
+    RouteState, Silence, Source, Subscriber,
 };
 
 use crate::support::{Node, generation, ms, rid, s, until};
@@ -298,7 +298,7 @@ fn replaced_descriptors_leave_the_others_alone() {
     let mut ready: Vec<_> = stage.snapshot().sources.iter().map(|each| each.source.clone()).collect();
     ready.sort_by_key(|source| source.rid().map(ToString::to_string));
     assert_eq!(
-        ready.iter().map(|source| source.endpoint()).collect::<Vec<_>>(),
+        ready.iter().map(Source::endpoint).collect::<Vec<_>>(),
         [&stage.raws[1].endpoint, &stage.raws[2].endpoint]
     );
     stage.until("the first one's socket closed", |stage| stage.raws[0].count(0, TOPIC) == 1);
@@ -331,7 +331,9 @@ fn another_generation_is_another_publisher() {
 #[test]
 fn a_new_socket_waits_for_the_physical_close_of_the_old_one() {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+    for listener in &listeners {
+        listener.set_nonblocking(true).unwrap();
+    }
     let descriptor = |listener: usize, number| PublisherDescriptor {
         endpoint: format!("tcp://{}", listeners[listener].local_addr().unwrap()).parse().unwrap(),
         rid: rid("p"),

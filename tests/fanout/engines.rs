@@ -43,7 +43,7 @@ fn heard(node: &mut Node) -> Heard {
         match event {
             Owned::PublisherReady { publisher } => heard.ready.push(publisher.endpoint().clone()),
             Owned::PublisherLost { publisher, reason } => {
-                heard.lost.push((publisher.endpoint().clone(), reason))
+                heard.lost.push((publisher.endpoint().clone(), reason));
             }
             Owned::Published { topic, .. } => heard.topics.push(topic),
             other => heard.other.push(other),

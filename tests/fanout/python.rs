@@ -33,9 +33,14 @@ impl Drop for Snake {
 
 impl Snake {
     fn publish(&mut self, record: &Record) {
-        let hex = |frame: &Vec<u8>| frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let line = record.iter().map(hex).collect::<Vec<_>>().join(" ");
-        writeln!(self.stdin, "{line}").unwrap();
+        for (number, frame) in record.iter().enumerate() {
+            let between = if number == 0 { "" } else { " " };
+            write!(self.stdin, "{between}").unwrap();
+            for byte in frame {
+                write!(self.stdin, "{byte:02x}").unwrap();
+            }
+        }
+        writeln!(self.stdin).unwrap();
     }
 }
 
