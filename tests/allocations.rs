@@ -107,7 +107,7 @@ impl Crowd {
 }
 
 /// What `work` allocated, after it ran a few times so that every buffer has its size.
-fn allocations(nodes: &mut Nodes, work: impl Fn(&mut Nodes)) -> u64 {
+fn allocations(nodes: &mut Crowd, work: impl Fn(&mut Crowd)) -> u64 {
     for _ in 0..5 {
         work(nodes);
     }
@@ -146,7 +146,7 @@ fn a_record_of_a_peer_that_is_capped_in_every_turn_allocates_nothing() {
 #[test]
 fn an_ask_and_its_ack_allocate_nothing() {
     let mut nodes = Crowd::new(3);
-    let interval = |nodes: &mut Nodes| {
+    let interval = |nodes: &mut Crowd| {
         for _ in 0..5 {
             nodes.now += s(1);
             // Both ways need a moment of real time.
@@ -163,7 +163,7 @@ fn an_ask_and_its_ack_allocate_nothing() {
 #[test]
 fn an_idle_turn_allocates_nothing() {
     let mut nodes = Crowd::new(1);
-    let idle = |nodes: &mut Nodes| {
+    let idle = |nodes: &mut Crowd| {
         nodes.turn();
         for (engine, _) in &mut nodes.nodes {
             engine.wait(Some(Duration::from_micros(1)));

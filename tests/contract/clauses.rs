@@ -131,8 +131,9 @@ const CLAUSES: &[Clause] = &[
         Fanout,
         1,
         "a replaced one's end is observed first (000 §5)",
-        By("another_generation_is_dialled_when_the_old_ones_end_was_observed"),
+        By("a_new_socket_waits_for_the_physical_close_of_the_old_one"),
     ),
+    (Fanout, 1, "another generation is another run (000 §6)", By("another_generation_is_another_publisher")),
     (
         Fanout,
         1,

@@ -46,7 +46,16 @@ impl RawPublisher {
     }
 
     pub fn at(endpoint: &str) -> Self {
-        let socket = zmq::Context::new().socket(zmq::XPUB).unwrap();
+        Self::of(&zmq::Context::new(), endpoint)
+    }
+
+    /// One of many that share a context.
+    pub fn among(context: &zmq::Context) -> Self {
+        Self::of(context, "tcp://127.0.0.1:*")
+    }
+
+    fn of(context: &zmq::Context, endpoint: &str) -> Self {
+        let socket = context.socket(zmq::XPUB).unwrap();
         socket.set_linger(0).unwrap();
         socket.set_xpub_verbose(true).unwrap();
         let begin = Instant::now();
@@ -170,9 +179,14 @@ impl Stage {
     }
 
     /// The same with a wish of the test's own.
-    pub fn of(mut raws: Vec<RawPublisher>, wish: Subscriber) -> Self {
+    pub fn of(raws: Vec<RawPublisher>, wish: Subscriber) -> Self {
         let mut node = Node::new();
         node.engine.subscribe(wish).unwrap();
+        Self::with(node, raws)
+    }
+
+    /// The same with a node of the test's own, which subscribes to all of these.
+    pub fn with(mut node: Node, mut raws: Vec<RawPublisher>) -> Self {
         for raw in &mut raws {
             raw.subscribed(&mut node, 1, ms(0));
         }
@@ -210,7 +224,8 @@ impl Stage {
             if done(self) {
                 return;
             }
-            assert!(begin.elapsed() < s(10), "not in 10 s: {what}; {:?}", self.diary);
+            let last = self.diary.last();
+            assert!(begin.elapsed() < s(10), "not in 10 s: {what}; last heard: {last:?}");
             self.node.engine.wait(Some(ms(1)));
         }
     }

@@ -1,8 +1,8 @@
 //! Classic fanout over real loopback sockets (000 §4), in virtual time.
-mod support;
 
-use support::*;
 use wakeful::*;
+
+use crate::support::*;
 
 fn ticks() -> ChannelName {
     ChannelName::new("ticks").unwrap()

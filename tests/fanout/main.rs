@@ -1,0 +1,14 @@
+//! The fanout beside its contract: both ends as engines, the cases of others, hosts that sleep, foreign publishers, and
+//! every call that can be made wrongly.
+
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/fanout.rs"]
+mod ticks;
+
+mod bad_input;
+mod cases;
+mod engines;
+mod frozen;
+mod hosts;
+mod python;
