@@ -49,7 +49,7 @@ pub fn shake_hands(socket: &zmq::Socket, channel: &str, rid: &str, mut turn: imp
     socket.send(hello(channel, rid), 0).unwrap();
     let mut frame = zmq::Message::new();
     let mut acked = false;
-    let mut asked = false;
+    let mut ask_came = false;
     for _ in 0..10_000 {
         turn();
         if socket.poll(zmq::POLLIN, 1).unwrap() == 0 {
@@ -62,11 +62,11 @@ pub fn shake_hands(socket: &zmq::Socket, channel: &str, rid: &str, mut turn: imp
             PROBE => {
                 let id = frame[5..].to_vec();
                 socket.send(head(ACK, &id), 0).unwrap();
-                asked = true;
+                ask_came = true;
             }
             other => panic!("command {other}: {:?}", &*frame),
         }
-        if acked && asked {
+        if acked && ask_came {
             // The ACK just sent must be read too.
             for _ in 0..20 {
                 turn();
