@@ -5,7 +5,6 @@
 //!
 //! This file is both the guide, which starts the other processes, freezes and kills them, and checks what they say, and
 //! (under a hidden argument) those processes: see [`server`] and [`client`], which are all that embeds the engine.
-// ci:
 #![allow(clippy::disallowed_methods, reason = "a host has its own clock")]
 
 use std::collections::BTreeMap;

@@ -444,8 +444,8 @@ fn a_plain_dealer_that_speaks_wire_md_lives_a_whole_life() {
         .map(|line| text(&line["event"]))
         .collect();
     let life = ["admitted", "ready", "message", "request", "missed", "missed", "lost"];
-    let return_ = ["admitted", "ready", "request", "lost"];
-    assert_eq!(told, [&["listening"][..], &life[..], &return_[..]].concat(), "{:#?}", server.seen);
+    let comeback = ["admitted", "ready", "request", "lost"];
+    assert_eq!(told, [&["listening"][..], &life[..], &comeback[..]].concat(), "{:#?}", server.seen);
     assert_eq!(server.all("lost")[0]["reason"], "NoAnswer");
     assert_eq!(server.all("request")[0]["parts"], json!(["a", "request"]));
     assert!(server.seen[1..].iter().all(|line| line["rid"] == "python"));

@@ -111,7 +111,7 @@ def main(endpoint):
     assert len(ids) == 3 and len(set(ids)) == 1 and ids[0] != first, ids
     assert all(4.5 < later - earlier < 6 for earlier, later in zip(times, times[1:])), times
 
-    # Given up: an ACK that comes now changes nothing, and a request is not answered but refused, once a second.
+    # Given up: an ACK that comes now changes nothing, and is refused like all else, at most once a second.
     time.sleep(1.1)
     peer.send(ACK, struct.pack(">Q", ids[0]))
     body, _ = peer.expect(REJECT)
