@@ -100,44 +100,39 @@ fn beside_a_flood_and_behind_a_slow_handler_another_publisher_is_heard() {
 
 // ---- Freezing and killing ----
 
+/// One publisher and one of two subscribers sleep at the same time, longer than the deadline.
 #[test]
-fn a_frozen_publisher_is_lost_alone_and_ready_again_when_it_goes_on() {
+fn a_frozen_publisher_is_lost_alone_and_a_subscriber_that_slept_too_accuses_nobody() {
     let (frozen, silent) = Node::publisher("");
     let (_other, alive) = Node::publisher("--publish EUR=1.1 --every 250");
-    let mut subscriber = Node::subscriber(&[&silent, &alive], "--subscribe EUR");
-    next_of(&mut subscriber, 10.0, "publisher_ready", &silent);
-    frozen.signal(Signal::STOP);
+    let mut awake = Node::subscriber(&[&silent, &alive], "--subscribe EUR");
+    let mut asleep = Node::subscriber(&[&silent, &alive], "--subscribe EUR");
+    for subscriber in [&mut awake, &mut asleep] {
+        next_of(subscriber, 10.0, "publisher_ready", &silent);
+        subscriber.next("published");
+    }
     let since = Instant::now();
-    let line = subscriber.next_within(20.0, "publisher_lost", |_| true);
+    frozen.signal(Signal::STOP);
+    asleep.signal(Signal::STOP);
+    let line = awake.next_within(20.0, "publisher_lost", |_| true);
     assert_eq!((&line["reason"], &line["endpoint"]), (&json!("NoRecord"), &json!(silent)));
     // Its last beacon came up to 5 s before it froze.
     assert!((9.5..16.5).contains(&since.elapsed().as_secs_f64()), "judged after {:?}", since.elapsed());
+    awake.watch((s(17).saturating_sub(since.elapsed())).as_secs_f64());
+    asleep.catch_up();
+    let before = asleep.all("published").len();
     frozen.signal(Signal::CONT);
-    next_of(&mut subscriber, 12.0, "publisher_ready", &silent);
-    assert_eq!(lost(&subscriber), [&json!(silent)]);
-    let heard = subscriber.all("published");
-    let times: Vec<u64> = heard.iter().map(|line| line["at_ms"].as_u64().unwrap()).collect();
+    asleep.signal(Signal::CONT);
+    next_of(&mut awake, 12.0, "publisher_ready", &silent);
+    assert_eq!(lost(&awake), [&json!(silent)]);
+    let times: Vec<u64> = awake.all("published").iter().map(|line| line["at_ms"].as_u64().unwrap()).collect();
     assert!(times.len() > 30 && times.windows(2).all(|pair| pair[1] - pair[0] < 2_000), "{times:?}");
-}
 
-#[test]
-fn a_subscriber_frozen_past_the_deadline_accuses_nobody() {
-    let (_one, first) = Node::publisher("");
-    let (_two, second) = Node::publisher("--publish EUR=1.1 --every 100");
-    let mut subscriber = Node::subscriber(&[&first, &second], "--subscribe EUR");
-    for endpoint in [&first, &second] {
-        if !subscriber.all("publisher_ready").iter().any(|line| line["endpoint"] == **endpoint) {
-            next_of(&mut subscriber, 10.0, "publisher_ready", endpoint);
-        }
-    }
-    subscriber.signal(Signal::STOP);
-    subscriber.watch(17.0);
-    let before = subscriber.all("published").len();
-    subscriber.signal(Signal::CONT);
-    subscriber.watch(6.0);
-    assert!(lost(&subscriber).is_empty(), "{:?}", lost(&subscriber));
-    assert_eq!(long_stalls(&subscriber), 1);
-    assert!(subscriber.all("published").len() > before + 30);
+    // Longer than an interval, so that it has heard everybody again.
+    asleep.watch(6.0);
+    assert!(lost(&asleep).is_empty(), "{:?}", lost(&asleep));
+    assert_eq!(long_stalls(&asleep), 1);
+    assert!(asleep.all("published").len() > before + 30);
 }
 
 #[test]
