@@ -36,7 +36,7 @@ const FLOOD_PER_TURN: usize = 64;
 // ---- Flags ----
 
 /// A node of a `wakeful` channel: one JSON object a line on standard output, commands on standard input
-/// (drain, weight CHANNEL N, snapshot, stop).
+/// (drain, pause, run, weight CHANNEL N, snapshot, stop).
 #[derive(Parser)]
 #[command(name = "node", arg_required_else_help = false)]
 struct Flags {
@@ -489,7 +489,7 @@ impl Lines {
         let intents = seen.intents.iter().map(|intent| {
             json!({
                 "name": intent.channel.as_str(), "endpoint": intent.endpoint.as_str(),
-                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(last_failure),
+                "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(ended),
             })
         });
         let servers = seen
@@ -505,7 +505,7 @@ impl Lines {
         });
         let counted = &seen.counters;
         let line = json!({
-            "host": format!("{:?}", seen.host), "stalls": seen.stalls, "unwatched_ms": whole_ms(seen.unwatched),
+            "host": format!("{:?}", seen.host), "pressure": format!("{:?}", seen.pressure), "stalls": seen.stalls, "unwatched_ms": whole_ms(seen.unwatched),
             "longest_gap_ms": whole_ms(seen.longest_gap), "intents": intents.collect::<Vec<_>>(),
             "servers": servers.collect::<Vec<_>>(), "connections": connections.collect::<Vec<_>>(),
             "fenced_open": seen.fenced_open, "unadmitted": seen.unadmitted, "requests": seen.requests,
@@ -537,8 +537,9 @@ fn failed(failure: Failure) -> String {
     }
 }
 
-fn last_failure(failure: LastFailure) -> String {
-    match failure {
+/// How the last attempt or connection ended; the engine may come to tell more kinds apart.
+fn ended(end: LastFailure) -> String {
+    match end {
         LastFailure::Failed(failure) => failed(failure),
         LastFailure::Lost(reason) => lost(reason),
         other => format!("{other:?}"),

@@ -83,3 +83,7 @@ pub use topology::register::{Client, Server};
 pub use topology::{Counters, Pressure, Unanswered};
 pub use turn::{DueReason, NextDue, Report, Stopped};
 pub use wire::{ErrorKind, HostState, RejectReason, UnknownReason};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

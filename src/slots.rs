@@ -17,8 +17,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    #[cfg(test)]
     /// Where in the slab: dense, and used again.
+    #[cfg(test)]
     pub(crate) const fn index(self) -> u32 {
         self.index
     }
@@ -78,8 +78,8 @@ impl<T> Slots<T> {
         self.get(key).is_some()
     }
 
-    #[cfg(test)]
     /// The key of whatever is at `index` now.
+    #[cfg(test)]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         self.slab.get(index as usize).map(|(generation, _)| Key { generation: *generation, index })
     }
@@ -93,8 +93,8 @@ impl<T> Slots<T> {
         self.slab.is_empty()
     }
 
-    #[cfg(test)]
     /// All there is, by index.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slab
             .iter()

@@ -11,7 +11,7 @@ use support::{CHANNEL, Node, channel, pair, rid, s, settle, until};
 use wakeful::{
     BindEndpoint, ChannelName, Client, Config, ConfigError, Endpoint, EndpointError, Engine, ErrorKind,
     Generation, IoError, MESSAGE_BYTES_MIN, MeshName, NameError, NoRoute, Owned, RegisterError, ReplyToken,
-    Rid, SecurityId, SendError, Server, StartError, Unanswered, Weight,
+    Rid, RouteState, SecurityId, SendError, Server, StartError, Unanswered, Weight,
 };
 
 const ANY: &str = "tcp://127.0.0.1:0";
@@ -162,9 +162,14 @@ fn a_setting_out_of_its_bounds_makes_no_engine_and_is_named_with_them() {
 #[test]
 fn a_second_server_or_client_of_a_channel_is_refused() {
     let (mut node, _) = Node::server("node");
-    let other = endpoint(1);
-    node.engine.connect(client(CHANNEL).server(other.clone())).unwrap();
-    node.turn();
+    // It accepts and says nothing, so that nothing changes by itself.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = endpoint(silent.local_addr().unwrap().port());
+    node.engine.connect(client(CHANNEL).server(other)).unwrap();
+    until(&mut [&mut node], "it dials", |nodes| {
+        nodes[0].engine.snapshot().intents[0].state == RouteState::Connecting
+    });
+    settle(&mut [&mut node]);
     let second =
         refused(&mut node, &[CHANNEL, "already has a server"], |engine| engine.serve(server(CHANNEL, ANY)));
     assert_eq!(second, RegisterError::SecondServer { channel: channel() });
@@ -177,8 +182,8 @@ fn a_second_server_or_client_of_a_channel_is_refused() {
 #[test]
 fn a_client_that_names_no_endpoint_or_one_twice_is_refused() {
     let mut node = Node::new();
-    let none = refused(&mut node, &["fresh", "no endpoint"], |engine| engine.connect(client("fresh")));
-    assert_eq!(none, RegisterError::NoEndpoint { channel: name("fresh") });
+    let unnamed = refused(&mut node, &["fresh", "no endpoint"], |engine| engine.connect(client("fresh")));
+    assert_eq!(unnamed, RegisterError::NoEndpoint { channel: name("fresh") });
     // Twice is twice, however it is spelled.
     for again in ["tcp://[::1]:7", "tcp://[0:0::1]:7"] {
         let twice = refused(&mut node, &["fresh", "tcp://[::1]:7", "twice"], |engine| {
@@ -446,8 +451,8 @@ fn nothing_can_be_begun_after_the_stop() {
         node.engine.stop(&mut node.inbox);
         node.turn();
         let words = ["shutting down"];
-        let served = refused(node, &words, |engine| engine.serve(self::server("fresh", ANY)));
-        assert_eq!(served, RegisterError::ShuttingDown);
+        let listening = refused(node, &words, |engine| engine.serve(self::server("fresh", ANY)));
+        assert_eq!(listening, RegisterError::ShuttingDown);
         let connected =
             refused(node, &words, |engine| engine.connect(self::client("fresh").server(endpoint(7))));
         assert_eq!(connected, RegisterError::ShuttingDown);

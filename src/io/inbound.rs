@@ -9,13 +9,18 @@ use super::retry;
 
 /// The most frames of a record that are kept: the head and 255 payload parts (WIRE.md).
 const FRAMES_MAX: usize = 256;
+/// How many messages need no memory of their own: a routing id, a head and two parts.
+const MESSAGES_INLINE: usize = 4;
 
 /// One record and the routing id of whoever sent it. Received into again and again without allocating; `mem::take`
 /// makes it one that can be kept.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
-    /// Behind a ROUTER the routing id, then the head, then the parts.
-    frames: SmallVec<[zmq::Message; 4]>,
+    /// Behind a ROUTER the routing id, then the head, then the parts; then what is left of longer records, because
+    /// receiving into a used message costs less than letting go of it first.
+    messages: SmallVec<[zmq::Message; MESSAGES_INLINE]>,
+    /// How many of them are this record's.
+    len: usize,
     routed: bool,
     truncated: bool,
     bytes: usize,
@@ -24,17 +29,17 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// The routing id of the connection it came from; empty unless a ROUTER received it.
     pub(crate) fn peer(&self) -> &[u8] {
-        if self.routed { self.frames.first().map_or(&[], |id| id) } else { &[] }
+        if self.routed { self.frames().first().map_or(&[], |id| id) } else { &[] }
     }
 
     /// Frame 0 of the record; empty where there is none.
     pub(crate) fn head(&self) -> &[u8] {
-        self.frames.get(usize::from(self.routed)).map_or(&[], |head| head)
+        self.frames().get(usize::from(self.routed)).map_or(&[], |head| head)
     }
 
     /// The frames after the head.
     pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts(self.frames.get(usize::from(self.routed) + 1..).unwrap_or(&[]))
+        Parts(self.frames().get(usize::from(self.routed) + 1..).unwrap_or(&[]))
     }
 
     /// Head and parts together, in bytes, those of a cut-off rest too.
@@ -50,31 +55,37 @@ impl Inbound {
     /// The file descriptor of the connection it came from, as the monitor's `Accepted` and `Disconnected` name it.
     /// Undocumented in libzmq, absent in some builds: for correlation only. Allocates, so ask it of a hello alone.
     pub(crate) fn descriptor(&mut self) -> Option<i32> {
-        self.frames.get_mut(usize::from(self.routed))?.gets("__fd")?.parse().ok()
+        self.messages[..self.len].get_mut(usize::from(self.routed))?.gets("__fd")?.parse().ok()
     }
 
     /// Forgets the record and lets go of its memory; keeps the room for its frames.
-    pub(super) fn clear(&mut self) {
-        self.frames.clear();
-        (self.routed, self.truncated, self.bytes) = (false, false, 0);
+    pub(crate) fn clear(&mut self) {
+        self.messages.clear();
+        self.begin(self.routed);
     }
 
     /// Reads the next record of `socket`; false if there is none now, and then this one is empty.
     pub(super) fn fill(&mut self, socket: &zmq::Socket, routed: bool) -> bool {
-        self.clear();
-        self.routed = routed;
+        self.begin(routed);
+        let len_max = FRAMES_MAX + usize::from(routed);
         loop {
-            let mut frame = zmq::Message::new();
-            if retry(|| socket.recv(&mut frame, zmq::DONTWAIT)).is_err() {
+            if self.len == self.messages.len() {
+                self.messages.push(zmq::Message::new());
+            }
+            let frame = &mut self.messages[self.len];
+            if retry(|| socket.recv(frame, zmq::DONTWAIT)).is_err() {
                 // ZeroMQ hands records over whole, so this is before the first frame or never.
-                return !self.frames.is_empty();
+                if self.len == 0 {
+                    self.clear();
+                }
+                return self.len > 0;
             }
             let more = frame.get_more();
-            if !(routed && self.frames.is_empty()) {
+            if !(routed && self.len == 0) {
                 self.bytes += frame.len();
             }
-            if self.frames.len() < FRAMES_MAX + usize::from(routed) {
-                self.frames.push(frame);
+            if self.len < len_max {
+                self.len += 1;
             } else {
                 self.truncated = true;
             }
@@ -82,6 +93,14 @@ impl Inbound {
                 return true;
             }
         }
+    }
+
+    fn begin(&mut self, routed: bool) {
+        (self.len, self.routed, self.truncated, self.bytes) = (0, routed, false, 0);
+    }
+
+    fn frames(&self) -> &[zmq::Message] {
+        &self.messages[..self.len]
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Io {
     poller: mio::Poll,
     wakeups: mio::Events,
     waker: mio::Waker,
+    /// The waker was used and has not been heard since.
+    awake: bool,
     limits: Limits,
     lanes: Slab<Lane>,
     opened: u32,
@@ -86,6 +88,7 @@ impl Io {
             poller,
             wakeups: mio::Events::with_capacity(EVENTS_PER_LOOK),
             waker,
+            awake: false,
             limits,
             lanes: Slab::new(),
             opened: 0,
@@ -177,10 +180,13 @@ impl Io {
         false
     }
 
-    /// Makes the descriptor readable.
-    pub(crate) fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            log::error!("the waker failed, a host may sleep too long: {error}");
+    /// Makes the descriptor readable, until the next look at the poller. Costs nothing where it was made so before.
+    pub(crate) fn wake(&mut self) {
+        if !self.awake {
+            match self.waker.wake() {
+                Ok(()) => self.awake = true,
+                Err(error) => log::error!("the waker failed, a host may sleep too long: {error}"),
+            }
         }
     }
 
@@ -320,8 +326,13 @@ impl Io {
         }
     }
 
-    /// A wake-up came. One for a lane that is gone means nothing, and the waker's stands for no lane.
-    fn woken(&mut self, Token(token): Token) {
+    /// A wake-up came. One for a lane that is gone means nothing.
+    fn woken(&mut self, token: Token) {
+        if token == WAKER {
+            self.awake = false;
+            return;
+        }
+        let Token(token) = token;
         let (index, is_monitor) = (token >> 1, token & 1 == 1);
         if is_monitor {
             self.hear(index);

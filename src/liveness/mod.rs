@@ -62,8 +62,8 @@ pub(crate) enum Due {
         key: CheckKey,
         owner: u32,
         id: u64,
-        /// How many asks have now stayed unanswered for a whole watched interval, at the points where the host wants
-        /// an early warning: 1, 2, otherwise none.
+        /// How many asks have now stayed unanswered until the next grid point, every second of it watched, where the
+        /// host wants an early warning: 1, 2, otherwise none.
         missed: Option<u8>,
     },
     /// Send the beacon on the owner's publisher.

@@ -538,8 +538,10 @@ mod model {
 
     const PEERS: usize = 3;
 
+    /// When a check's grid began and how many of its points came; a publisher that is heard has none.
+    type Grid = Option<(ClockTime, u128)>;
+
     /// What the model remembers of one peer, since its last evidence unless it says otherwise.
-    #[expect(clippy::struct_excessive_bools, reason = "a model keeps each fact by itself")]
     struct Peer {
         key: CheckKey,
         /// Of its whole life.
@@ -549,12 +551,12 @@ mod model {
         outstanding: Option<u64>,
         sent: bool,
         owed: bool,
-        /// The outstanding ask went out in the very turn of its grid point.
-        at_once: bool,
+        /// The grid point in whose very turn the outstanding ask went out last, if it did.
+        at_once: Option<ClockTime>,
         /// Whole watched intervals without an answer.
         missed: u8,
-        /// Some grid point was refused in every turn of its interval.
-        refused: bool,
+        /// Grid points that were refused in every turn of their interval.
+        refused: u32,
         /// Grid points asked: taken, or refused in every turn of their interval.
         asked: u32,
         evidence: WatchTime,
@@ -618,9 +620,9 @@ mod model {
                 peer.outstanding = None;
                 peer.sent = false;
                 peer.owed = false;
-                peer.at_once = false;
+                peer.at_once = None;
                 peer.missed = 0;
-                peer.refused = false;
+                peer.refused = 0;
                 peer.asked = 0;
                 peer.evidence = rig.moment.watched;
                 peer.looks.clear();
@@ -652,8 +654,8 @@ mod model {
             let asks: Vec<u64> =
                 did.asks.iter().filter(|ask| ask.0 == index as u32).map(|ask| ask.1).collect();
             assert_eq!(asks.len(), usize::from(points > peer.points), "the grid is kept to the turn");
-            let point = peer.began.plus(CHECK_INTERVAL * peer.points as u32);
-            let missed = points > peer.points && peer.at_once && rig.moment.watching_since <= point;
+            let missed =
+                points > peer.points && peer.at_once.is_some_and(|point| rig.moment.watching_since <= point);
             peer.missed += u8::from(missed);
             let warned: Vec<u8> = did
                 .warnings
@@ -665,7 +667,7 @@ mod model {
             assert_eq!(warned, if due { vec![peer.missed] } else { vec![] }, "peer {index}");
             if let [id] = asks[..] {
                 peer.asked += u32::from(peer.owed);
-                peer.refused |= peer.owed;
+                peer.refused += u32::from(peer.owed);
                 match peer.outstanding {
                     Some(outstanding) => assert_eq!(id, outstanding, "at most one outstanding id"),
                     None => assert!(id > peer.last_id, "a new id, once the last was answered"),
@@ -674,7 +676,7 @@ mod model {
                 peer.last_id = id;
                 peer.owed = !bit(step.takes, index);
                 peer.sent |= !peer.owed;
-                peer.at_once = !peer.owed;
+                peer.at_once = (!peer.owed).then(|| peer.began.plus(CHECK_INTERVAL * points as u32));
                 peer.asked += u32::from(!peer.owed);
             }
             peer.points = points;
@@ -689,7 +691,7 @@ mod model {
                 && watched >= PEER_DEADLINE
                 && peer.asked >= 3
                 && suspect_for.is_some_and(|span| span >= SECOND_LOOK);
-            let reason = if peer.refused { Silence::NotAskable } else { Silence::NoAnswer };
+            let reason = if peer.refused > 0 { Silence::NotAskable } else { Silence::NoAnswer };
             let judged = did.verdicts.iter().find(|verdict| verdict.0 == index as u32);
             assert!(judged.is_none_or(|verdict| verdict.1 == reason));
             let judged = judged.is_some();
@@ -719,9 +721,9 @@ mod model {
                     outstanding: Some(id),
                     sent: true,
                     owed: false,
-                    at_once: true,
+                    at_once: Some(rig.moment.now),
                     missed: 0,
-                    refused: false,
+                    refused: 0,
                     asked: 1,
                     evidence: rig.moment.watched,
                     looks: Vec::new(),
@@ -856,14 +858,12 @@ mod model {
         #[test]
         fn the_grid_is_kept_though_checks_come_and_go_in_the_middle_of_a_sweep(
             turns in prop::collection::vec(
-                (gap(), prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 0..8)), 1..80,
+                (gap(), prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 0..8)), 1..40,
             ),
         ) {
             let mut rig = Rig::new();
             let mut owners = 0;
-            // Each with the start of its grid, and how many of its points came; a publisher that is heard has none.
-            #[expect(clippy::type_complexity, reason = "it is written once")]
-            let mut live: Vec<(CheckKey, u32, Option<(ClockTime, u128)>)> = Vec::new();
+            let mut live: Vec<(CheckKey, u32, Grid)> = Vec::new();
             for (gap, mut deeds) in turns {
                 rig.pass(gap);
                 let now = rig.moment.now;

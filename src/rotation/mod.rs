@@ -209,9 +209,9 @@ impl<R> Rotation<R> {
         self.ready.head().is_some()
     }
 
-    #[cfg(test)]
     /// What the running rotation can say about a lane. A lane that is not ready had nothing to read; whether it was
     /// polled, and what a pause means, is the caller's to know. A lane that is gone was not looked at.
+    #[cfg(test)]
     pub(crate) fn looked(&self, lane: LaneKey) -> Looked {
         self.lane(lane).map_or(Looked::No, |lane| lane.looked(self.number))
     }
@@ -233,8 +233,8 @@ impl<R> Rotation<R> {
         })
     }
 
-    #[cfg(test)]
     /// What ended the lane's last service; `None` before the first, and while one runs.
+    #[cfg(test)]
     pub(crate) fn stopped(&self, lane: LaneKey) -> Option<Stop> {
         self.lane(lane)?.stop
     }
@@ -243,14 +243,14 @@ impl<R> Rotation<R> {
         Some(self.peer(peer)?.counters)
     }
 
-    #[cfg(test)]
     /// What is held for a peer now.
+    #[cfg(test)]
     pub(crate) fn holding(&self, peer: PeerKey) -> Option<Load> {
         Some(self.peer(peer)?.load())
     }
 
-    #[cfg(test)]
     /// What is held for all peers behind a lane now.
+    #[cfg(test)]
     pub(crate) fn lane_holding(&self, lane: LaneKey) -> Option<Load> {
         Some(self.lane(lane)?.load)
     }

@@ -95,6 +95,10 @@ fn the_byte_cap_lets_the_record_through_that_crosses_it() {
     assert_eq!(total(&world.turn(), peer), 4);
     assert_eq!(world.stopped(0), Some(Stop::Capped(Cap::Bytes)));
     assert_eq!(world.counters(peer).capped_by_bytes, 1);
+
+    let exact = world.dedicated();
+    world.send(exact, 10, 25_000, 100);
+    assert_eq!(total(&world.turn(), exact), 4, "no record crosses what is reached");
 }
 
 #[test]
@@ -331,6 +335,7 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         let mut world = World::new(CAPS);
         let peer = if dedicated { world.dedicated() } else { shared(&mut world, 1).1 };
         world.act(Deed::Pause(0, HoldLimits { records: 100, bytes: 1 << 20 }));
+        assert!(!world.rotation.is_held_back(world.peers[peer].key), "it is read, and nothing is held");
         world.send(peer, 150, 10, 100);
         let mut turns = 0;
         while world.rotation.work_left() {
@@ -339,8 +344,10 @@ fn a_paused_lane_is_read_into_its_holds_until_the_pause_is_full() {
         }
         assert_eq!((world.holding(peer).records, world.unread(peer)), (100, 50));
         assert_eq!(world.stopped(0), Some(Stop::PauseFull));
+        assert!(world.rotation.is_held_back(world.peers[peer].key));
         assert_eq!(turns, if dedicated { 2 } else { 1 });
         world.act(Deed::Resume(0));
+        assert!(!world.rotation.is_held_back(world.peers[peer].key));
         let served: Vec<_> = (0..3).map(|_| total(&world.turn(), peer)).collect();
         assert_eq!(served, [64, 64, 22]);
         assert!(!world.rotation.work_left());
@@ -376,6 +383,33 @@ fn fast_records_share_readings_of_the_clock_and_slow_or_large_ones_have_their_ow
             assert_eq!(world.readings, served);
         }
     }
+}
+
+#[test]
+fn a_slow_peer_is_known_by_records_that_came_alone() {
+    let mut world = World::new(CAPS);
+    let peer = world.dedicated();
+    for _ in 0..5 {
+        world.send(peer, 1, 10, 20_000);
+        world.turn();
+    }
+    world.send(peer, 64, 10, 20_000);
+    let before = world.readings;
+    let served = total(&world.turn(), peer);
+    assert!(served <= 26, "one record more than the time cap holds");
+    assert!(world.readings - before > served as u64 / 2, "two share a reading at most");
+}
+
+#[test]
+fn nobody_pays_for_the_lane_before() {
+    let mut world = World::new(CAPS);
+    let (turned_slow, quick) = (world.dedicated(), world.dedicated());
+    world.send(turned_slow, 63, 10, 100);
+    world.turn();
+    world.send(turned_slow, 3, 10, 300_000);
+    world.send(quick, 60, 10, 100);
+    assert_eq!(total(&world.turn(), quick), 60);
+    assert_eq!((world.counters(turned_slow).capped_by_time, world.counters(quick).capped_by_time), (1, 0));
 }
 
 #[test]

@@ -348,9 +348,10 @@ fn let_go(core: &mut Core, index: u32, how: End) {
             core.rotation.remove_peer(share);
             core.table.remove(index);
         }
-        // Only the peer can close it. Until it does, it is fenced.
+        // Only the peer can close it. Until it does, it is fenced, and what it said of itself, up to 1 MiB, is let go.
         Side::Accepted { .. } => {
             connection.phase = Phase::Fenced;
+            connection.admission = Vec::new();
             core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), connection.id);
         }
         Side::Dialled { intent } => {

@@ -41,7 +41,7 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) io: Io,
     pub(crate) liveness: Liveness,
-    pub(crate) rotation: Rotation<Inbound>,
+    pub(crate) rotation: Rotation<Box<Inbound>>,
     pub(crate) table: Table,
     pub(crate) channels: Channels,
     pub(crate) requests: Requests,
@@ -79,7 +79,8 @@ impl Core {
             table: Table::default(),
             channels: Channels::default(),
             requests: Requests::new(requests_max),
-            replies: Replies::new(replies_max, replies_max),
+            // No one client can take every place there is.
+            replies: Replies::new(replies_max, replies_max.div_ceil(4)),
             agenda: Agenda::default(),
             host_state: HostState::Serving,
             pressure: Pressure::Running,
@@ -312,6 +313,8 @@ pub struct Counters {
     pub protocol_errors: u64,
     /// Connections refused.
     pub refused: u64,
+    /// Accepted connections that did not complete ZeroMQ's own handshake: port scans, other protocols.
+    pub strangers: u64,
     /// Admitted connections, publishers that were ready among them, that ended because the peer said so.
     pub lost_orderly: u64,
     /// Admitted connections that ended by a transport loss.

@@ -93,11 +93,14 @@ impl Core {
     pub(crate) fn pay_owed(&mut self) {
         // The list is taken while it is walked; paying ends connections at most, and lists none.
         let mut owing = std::mem::take(&mut self.owing);
+        let mut refreshed = None;
         owing.retain(|&index| {
-            // A send looks for the credit that has come back only now and then; asking for the events always does.
-            if let Some(lane) = self.table.get(index).and_then(|connection| self.table.lane(connection.lane))
-            {
-                self.io.refresh(lane.id);
+            // A send looks for the credit that has come back only now and then; asking for the events always does, and
+            // once does for all neighbours behind one lane.
+            let lane = self.table.get(index).and_then(|connection| self.table.lane(connection.lane));
+            if let Some(id) = lane.map(|lane| lane.id).filter(|id| refreshed != Some(*id)) {
+                self.io.refresh(id);
+                refreshed = Some(id);
             }
             self.pay(index);
             let owes = self.table.get(index).is_some_and(|connection| self.debt(connection).is_some());

@@ -67,35 +67,46 @@ impl Node {
     }
 }
 
+/// What either end can say of itself beside its RID.
+macro_rules! says_of_itself {
+    ($end:ident) => {
+        impl $end {
+            /// Sets the lifecycle generation: another one for each run of the process.
+            #[must_use]
+            pub fn generation(mut self, generation: Generation) -> Self {
+                self.node.generation = generation;
+                self
+            }
+
+            /// Sets the security identity that it shows to its peers.
+            #[must_use]
+            pub fn security(mut self, security: SecurityId) -> Self {
+                self.node.security = security;
+                self
+            }
+
+            /// Sets the largest record it takes, head and parts together, in bytes: 0 for no limit (the default),
+            /// otherwise [`MESSAGE_BYTES_MIN`] and more. Its peers learn it and refuse larger ones themselves; who sends
+            /// one all the same loses its connection. A check signal waits behind a large record: at 10 MB/s, 150 MB last
+            /// as long as the 15 s deadline, and the peer of a larger one is judged although bytes flow. So choose a limit
+            /// well below what the slowest link carries in 15 s, and send what is larger in pieces, each after the answer
+            /// to the one before: a queue of pieces delays a check signal as much as one large record.
+            #[must_use]
+            pub fn message_bytes_max(mut self, bytes: u32) -> Self {
+                self.node.bytes_max = bytes;
+                self
+            }
+        }
+    };
+}
+
+says_of_itself!(Server);
+says_of_itself!(Client);
+
 impl Server {
     /// A server that listens at `bind`, with weight 100, a random generation, and no limit on records.
     pub fn new(channel: ChannelName, rid: Rid, bind: BindEndpoint) -> Self {
         Self { channel, node: Node::new(rid), bind, advertised: None, weight: WEIGHT_DEFAULT }
-    }
-
-    /// Sets the lifecycle generation: another one for each run of the process.
-    #[must_use]
-    pub fn generation(mut self, generation: Generation) -> Self {
-        self.node.generation = generation;
-        self
-    }
-
-    /// Sets the security identity that clients can expect.
-    #[must_use]
-    pub fn security(mut self, security: SecurityId) -> Self {
-        self.node.security = security;
-        self
-    }
-
-    /// Sets the largest record it takes, head and parts together, in bytes: 0 for no limit (the default), otherwise
-    /// [`MESSAGE_BYTES_MIN`] and more. A client learns it and refuses larger ones itself; who sends one all the same
-    /// loses its connection. A check signal waits behind a large record: at 10 MB/s, 150 MB last as long as the
-    /// 15 s deadline, and the peer of a larger one is judged although bytes flow. So choose a limit well below what the
-    /// slowest link carries in 15 s, and send what is larger in pieces.
-    #[must_use]
-    pub fn message_bytes_max(mut self, bytes: u32) -> Self {
-        self.node.bytes_max = bytes;
-        self
     }
 
     /// Sets the endpoint at which clients reach it, where that is not the one it binds. Without it a server bound to a
@@ -137,27 +148,6 @@ impl Client {
         security: Option<SecurityId>,
     ) -> Self {
         self.servers.push((endpoint, Expects { rid: Some(rid), generation, security }));
-        self
-    }
-
-    /// Sets the lifecycle generation: another one for each run of the process.
-    #[must_use]
-    pub fn generation(mut self, generation: Generation) -> Self {
-        self.node.generation = generation;
-        self
-    }
-
-    /// Sets the security identity it shows to servers.
-    #[must_use]
-    pub fn security(mut self, security: SecurityId) -> Self {
-        self.node.security = security;
-        self
-    }
-
-    /// Sets the largest record it takes, as [`Server::message_bytes_max`].
-    #[must_use]
-    pub fn message_bytes_max(mut self, bytes: u32) -> Self {
-        self.node.bytes_max = bytes;
         self
     }
 }

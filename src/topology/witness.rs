@@ -50,6 +50,7 @@ fn listening(core: &mut Core, lane: u32, event: LaneEvent) {
             }
         }
         LaneEvent::AcceptFailed { errno } => log::warn!("a connection could not be accepted: errno {errno}"),
-        LaneEvent::Connected | LaneEvent::Unreachable | LaneEvent::HandshakeFailed | LaneEvent::Stopped => {}
+        LaneEvent::HandshakeFailed => core.counters.strangers += 1,
+        LaneEvent::Connected | LaneEvent::Unreachable | LaneEvent::Stopped => {}
     }
 }

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use crate::clock::{ClockTime, WATCH_STEP};
 use crate::host::{Completion, Event, Host, Outbox};
-use crate::io::Inbound;
 use crate::liveness::{Verdict, Why};
 use crate::rotation;
 use crate::topology::life::{self, READ_OUT_PAUSE};
 use crate::topology::{Core, News, witness};
+use receive::Records;
 
 /// What a turn did, what stopped it, and when the next one is wanted (DESIGN §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub enum DueReason {
 /// The buffers that every turn reuses.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    inbound: Inbound,
+    records: Records,
     verdicts: Vec<Verdict>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn run<H: Host>(core: &mut Core, buffers: &mut Buffers, now: ClockTim
     tell(core, host);
 
     core.pay_owed();
-    let received = receive::run(core, &mut buffers.inbound, host);
+    let received = receive::run(core, &mut buffers.records, host);
 
     due::asks(core, &moment);
     due::verdicts(core, &moment, &mut buffers.verdicts);

@@ -9,8 +9,35 @@ use crate::topology::table::Behind;
 use crate::topology::{Core, Pressure, fanout, life};
 use crate::wire::{Outcome, Record};
 
+/// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames.
+const SPARES_MAX: usize = 256;
+
+/// The record being read, and spare ones: where a peer is capped in every turn, each record that is set aside needs
+/// another to be read into. Boxed, because behind a shared lane a flooder's records all go through its hold.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    inbound: Box<Inbound>,
+    #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the holds")]
+    spares: Vec<Box<Inbound>>,
+}
+
+impl Records {
+    /// Takes the record just read, to be kept.
+    fn take(&mut self) -> Box<Inbound> {
+        std::mem::replace(&mut self.inbound, self.spares.pop().unwrap_or_default())
+    }
+
+    /// Takes back a record that is done with.
+    fn give_back(&mut self, mut record: Box<Inbound>) {
+        if self.spares.len() < SPARES_MAX {
+            record.clear();
+            self.spares.push(record);
+        }
+    }
+}
+
 /// Runs the turn's rotation and says what it did.
-pub(super) fn run<H: Host>(core: &mut Core, inbound: &mut Inbound, host: &mut H) -> rotation::Report {
+pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H) -> rotation::Report {
     while let Some(lane) = core.io.next_readable() {
         if let Some(entry) = core.io.owner(lane).and_then(|owner| core.table.lane(owner)) {
             core.rotation.mark(entry.key);
@@ -23,14 +50,14 @@ pub(super) fn run<H: Host>(core: &mut Core, inbound: &mut Inbound, host: &mut H)
     // Caps run on the true clock even where a host gives the turn its time: they bound what handling really takes.
     core.rotation.begin(core.clock.now());
     while let Some(service) = core.rotation.next_lane() {
-        serve(core, service, inbound, host);
+        serve(core, service, records, host);
     }
     life::finish_reading_out(core);
     core.rotation.report()
 }
 
 /// Serves one lane: what is held for its peers, then what can be read.
-fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host: &mut H) {
+fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host: &mut H) {
     let Some(entry) = core.table.lane(service.owner) else { return };
     let (lane, is_fanout) = (entry.id, entry.is_fanout);
     let dialled = match entry.behind {
@@ -40,16 +67,17 @@ fn serve<H: Host>(core: &mut Core, service: Service, inbound: &mut Inbound, host
     let clock = core.clock;
     while let Some(mut held) = core.rotation.next_held() {
         handle(core, held.owner, &mut held.record, host);
+        records.give_back(held.record);
         core.rotation.done(|| clock.now());
     }
     core.io.refresh(lane);
     while core.rotation.may_read() {
-        if core.io.receive(lane, inbound) {
-            let from = dialled.or_else(|| sender(core, service.owner, inbound));
+        if core.io.receive(lane, &mut records.inbound) {
+            let from = dialled.or_else(|| sender(core, service.owner, &records.inbound));
             if let (true, Some(index)) = (is_fanout, from) {
-                publisher_spoke(core, index, inbound, host);
+                publisher_spoke(core, index, &records.inbound, host);
             } else {
-                offer(core, service.owner, from, inbound, host);
+                offer(core, service.owner, from, records, host);
             }
         } else {
             core.rotation.emptied();
@@ -76,7 +104,8 @@ fn publisher_spoke<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host
 }
 
 /// Takes one record that was read: it is handled now, or set aside until its peer's next share.
-fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, inbound: &mut Inbound, host: &mut H) {
+fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut Records, host: &mut H) {
+    let inbound = &mut records.inbound;
     let share =
         from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
     let offer = core.rotation.offer(share, inbound.bytes() as u64);
@@ -92,7 +121,7 @@ fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, inbound: &mut I
         offer == Offer::Hold
     };
     if waits {
-        drop(core.rotation.hold(std::mem::take(inbound)));
+        drop(core.rotation.hold(records.take()));
     } else {
         handle(core, index, inbound, host);
     }

@@ -19,10 +19,7 @@ fn case_25_a_transfer_longer_than_the_deadline_is_a_verdict_and_its_request_ends
     let (mut server, endpoint) = Node::server("server");
     let cable = Proxy::to(&endpoint);
     let mut client = Node::client("client", &cable.endpoint);
-    until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
-    settle(&mut [&mut server, &mut client]);
-    server.events();
-    client.events();
+    meet(&mut server, &mut client);
 
     cable.throttle();
     let large = vec![7; BYTES];
@@ -70,10 +67,7 @@ fn case_25_the_same_bytes_in_pieces_that_wait_for_each_other_cost_nobody_its_con
     server.inbox.echo = true;
     let cable = Proxy::to(&endpoint);
     let mut client = Node::client("client", &cable.endpoint);
-    until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
-    settle(&mut [&mut server, &mut client]);
-    server.events();
-    client.events();
+    meet(&mut server, &mut client);
 
     cable.throttle();
     for _ in 0..20 {
@@ -143,7 +137,11 @@ fn case_28_a_peer_with_other_intervals_is_judged_by_our_own_and_nothing_flaps() 
         eager.send(&[&check(PROBE, id)]);
         arrive(&mut server, || ());
         if second % 9 == 0 {
-            asked_lazy += lazy.answer();
+            let before = served(&server, "lazy");
+            until(&mut [&mut server], "its answer", |nodes| {
+                asked_lazy += lazy.answer();
+                served(nodes[0], "lazy") > before
+            });
         }
         if judged.is_none() && !lost(&server.inbox.events).is_empty() {
             judged = Some(server.now - began);
@@ -160,9 +158,7 @@ fn case_29_when_every_packet_is_lost_the_lease_ends_the_socket_closes_and_the_ne
     let (mut server, endpoint) = Node::server("server");
     let cable = Proxy::to(&endpoint);
     let mut client = Node::client("client", &cable.endpoint);
-    until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
-    settle(&mut [&mut server, &mut client]);
-    client.events();
+    meet(&mut server, &mut client);
 
     cable.cut();
     let began = client.now;
@@ -186,18 +182,16 @@ fn case_31_two_dead_peers_around_a_live_one_are_judged_in_the_same_turn() {
     let (mut server, endpoint) = Node::server("server");
     let mut nodes = ["p1", "p2", "p3"].map(|name| Node::client(name, &endpoint));
     let [p1, p2, p3] = &mut nodes;
-    until(&mut [&mut server, p1, p2, p3], "ready", |nodes| nodes[0].ready_peers() == 3);
-    settle(&mut [&mut server, p1, p2, p3]);
+    until(&mut [&mut server, p1, p2, p3], "answers", |nodes| all_served(nodes[0], 3, 3));
     server.events();
 
-    let alive = &mut nodes[1];
+    let (alive, began) = (&mut nodes[1], server.now);
     follow(
         &mut server,
         s(20),
         |server| {
-            arrive(server, || {
-                alive.turn();
-            });
+            let asked = (server.now - began).as_secs() / CHECK_INTERVAL.as_secs();
+            until(&mut [server, alive], "p2 answers", |nodes| served(nodes[0], "p2") >= 3 + asked);
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );

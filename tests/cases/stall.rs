@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use wakeful::{
-    Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE, SECOND_LOOK,
-    Server, Silence,
+    CHECK_INTERVAL, Config, DueReason, Endpoint, Engine, Event, LostReason, Outbox, Owned, PEER_DEADLINE,
+    SECOND_LOOK, Server, Silence,
 };
 
 use crate::proxy::Proxy;
@@ -66,12 +66,12 @@ fn case_04_three_hours_asleep_judge_nobody_and_afterwards_a_deadline_is_15_secon
     let (mut server, endpoint) = Node::server("server");
     let mut healthy = Node::client("healthy", &endpoint);
     let mut gone = Node::client("gone", &endpoint);
-    until(&mut [&mut server, &mut healthy, &mut gone], "ready", |nodes| nodes[0].ready_peers() == 2);
-    settle(&mut [&mut server, &mut healthy, &mut gone]);
+    let answered = |nodes: &[&mut Node], records| all_served(nodes[0], 2, records);
+    until(&mut [&mut server, &mut healthy, &mut gone], "answers", |nodes| answered(nodes, 3));
     server.events();
 
     server.pass(s(3 * 3600));
-    settle(&mut [&mut server, &mut healthy, &mut gone]);
+    until(&mut [&mut server, &mut healthy, &mut gone], "answers", |nodes| answered(nodes, 4));
     assert_eq!(server.events(), [Owned::Stalled { unwatched: s(3 * 3600 - 1) }]);
     assert_eq!(server.ready_peers(), 2);
 
@@ -81,9 +81,9 @@ fn case_04_three_hours_asleep_judge_nobody_and_afterwards_a_deadline_is_15_secon
         &mut server,
         s(20),
         |server| {
-            arrive(server, || {
-                healthy.turn();
-            });
+            // Three hours are a whole number of intervals, so the grid goes on from here.
+            let asked = (server.now - proved).as_secs() / CHECK_INTERVAL.as_secs();
+            until(&mut [server, &mut healthy], "an answer", |nodes| served(nodes[0], "healthy") >= 4 + asked);
         },
         |server| !lost(&server.inbox.events).is_empty(),
     );
@@ -102,7 +102,15 @@ fn case_05_two_hundred_peers_survive_a_ten_minute_jump_with_at_most_one_probe_ea
         peer.hello(&format!("peer-{number}"), 1);
         peer.complete(&mut server);
     }
-    until(&mut [&mut server], "all answered", |_| peers.iter().all(|peer| peer.answer() == 0));
+    let answer = |server: &mut Node, records| {
+        until(&mut [server], "all answer", |nodes| {
+            for peer in &peers {
+                peer.answer();
+            }
+            all_served(nodes[0], PEERS, records)
+        });
+    };
+    answer(&mut server, 3);
     server.pass(s(1));
     server.events();
 
@@ -114,16 +122,17 @@ fn case_05_two_hundred_peers_survive_a_ten_minute_jump_with_at_most_one_probe_ea
         probes.iter().all(|count| *count >= 1)
     });
     assert_eq!(probes, vec![1; PEERS]);
-    arrive(&mut server, || peers.iter().zip(&mut probes).for_each(|(peer, count)| *count += peer.answer()));
+    until(&mut [&mut server], "all answers", |nodes| {
+        peers.iter().zip(&mut probes).for_each(|(peer, count)| *count += peer.answer());
+        all_served(nodes[0], PEERS, 4)
+    });
     assert_eq!(probes, vec![1; PEERS], "and no more follow");
 
-    for _ in 0..20 {
-        server.pass(s(1));
-        arrive(&mut server, || {
-            for peer in &peers {
-                peer.answer();
-            }
-        });
+    for round in 1..=4 {
+        for _ in 0..5 {
+            server.pass(s(1));
+        }
+        answer(&mut server, 4 + round);
     }
     assert_eq!(server.events(), [Owned::Stalled { unwatched: s(599) }], "no verdict, no reconnect");
     assert_eq!(server.ready_peers(), PEERS);
@@ -184,9 +193,14 @@ fn case_08_an_ack_that_waits_when_a_stall_ends_counts_even_if_the_timers_look_fi
     let (mut server, endpoint) = Node::server("server");
     let [in_time, unseen, _silent] =
         ["in-time", "unseen", "silent"].map(|name| RawClient::enter(&context, &endpoint, &mut server, name));
-    let id = |peer: &RawClient| *peer.probes().last().unwrap();
-    arrive(&mut server, || ());
-    let ids = [&in_time, &unseen].map(id);
+    let ids = [&in_time, &unseen].map(|peer| {
+        let mut asked = Vec::new();
+        until(&mut [&mut server], "an ask", |_| {
+            asked.extend(peer.probes());
+            !asked.is_empty()
+        });
+        asked[0]
+    });
     follow(&mut server, s(14) + ms(900), |_| (), |_| false);
     assert_eq!(lost(&server.events()), []);
 
@@ -201,12 +215,6 @@ fn case_08_an_ack_that_waits_when_a_stall_ends_counts_even_if_the_timers_look_fi
     assert_eq!(lost(&server.events()), [("silent".to_owned(), LostReason::Silence(Silence::NoAnswer))]);
     server.pass(s(1));
     assert_eq!(server.ready_peers(), 2);
-}
-
-/// How many records of a peer were handled.
-fn served(node: &Node, name: &str) -> u64 {
-    let snapshot = node.engine.snapshot();
-    snapshot.connections.iter().find(|each| *each.peer.rid() == rid(name)).map_or(0, |each| each.served)
 }
 
 /// No process can move its own wall clock here, so this stands on two legs: the sources cannot name that clock (as
@@ -261,9 +269,7 @@ fn case_11_a_connection_that_died_while_the_clock_stood_still_is_judged_in_15_se
     let (mut server, endpoint) = Node::server("server");
     let cable = Proxy::to(&endpoint);
     let mut client = Node::client("client", &cable.endpoint);
-    until(&mut [&mut server, &mut client], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
-    settle(&mut [&mut server, &mut client]);
-    client.events();
+    meet(&mut server, &mut client);
 
     // Ten minutes asleep by a clock that stands still: for the engine no time at all. The peer closes meanwhile, unheard.
     cable.cut();

@@ -71,3 +71,25 @@ pub fn texts(events: &[Owned]) -> Vec<String> {
 pub fn position(events: &[Owned], fits: impl Fn(&Owned) -> bool) -> usize {
     events.iter().position(fits).unwrap_or_else(|| panic!("not told: {events:?}"))
 }
+
+/// How many records of the peer of that name were handled.
+pub fn served(node: &Node, name: &str) -> u64 {
+    let snapshot = node.engine.snapshot();
+    snapshot.connections.iter().find(|each| *each.peer.rid() == rid(name)).map_or(0, |each| each.served)
+}
+
+/// Whether every one of `peers` connections has handed over so many records. Three make a connection that is ready and
+/// whose first ask is answered: hello or admit, a probe, an ACK.
+pub fn all_served(node: &Node, peers: usize, records: u64) -> bool {
+    let connections = node.engine.snapshot().connections;
+    connections.len() == peers && connections.iter().all(|each| each.served >= records)
+}
+
+/// Waits until both have each other ready and their first asks answered.
+pub fn meet(server: &mut Node, client: &mut Node) {
+    until(&mut [server, client], "ready and answered", |nodes| {
+        nodes.iter().all(|node| node.ready_peers() == 1 && all_served(node, 1, 3))
+    });
+    server.events();
+    client.events();
+}

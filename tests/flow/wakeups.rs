@@ -17,9 +17,9 @@ fn roomy() -> Config {
 
 fn case_17(trigger: Trigger) {
     let mut nodes: Vec<_> = (0..3).map(|_| Follower::new(roomy(), trigger, Counts::default())).collect();
-    let server = nodes[0].serve("server");
-    nodes[1].connect("flooder", std::slice::from_ref(&server));
-    nodes[2].connect("quiet", &[server]);
+    let servers = [nodes[0].serve("server")];
+    nodes[1].connect("flooder", &servers);
+    nodes[2].connect("quiet", &servers);
     follow_until(&mut nodes, "all ready", |nodes| {
         nodes.iter().map(|node| node.host.ready).sum::<usize>() == 4
     });

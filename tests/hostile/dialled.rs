@@ -86,18 +86,21 @@ struct Field {
 }
 
 impl Field {
-    fn lay(traps: usize, expected: Option<(Rid, Generation, SecurityId)>) -> Self {
+    fn lay(traps: usize, expected: Option<&(Rid, Generation, SecurityId)>) -> Self {
         let context = zmq::Context::new();
         let servers: Vec<_> = (0..traps).map(|_| Stranger::listen(&context)).collect();
         let (mut decent, endpoint) = Node::server("decent");
         let mut client = Node::client("client", &endpoint);
         let mut trapped = Client::new(CHANNEL.parse().unwrap(), rid("client"));
         for (_, endpoint) in &servers {
-            trapped = match expected.clone() {
+            trapped = match expected {
                 None => trapped.server(endpoint.clone()),
-                Some((rid, generation, security)) => {
-                    trapped.expected_server(endpoint.clone(), rid, Some(generation), Some(security))
-                }
+                Some((rid, generation, security)) => trapped.expected_server(
+                    endpoint.clone(),
+                    rid.clone(),
+                    Some(*generation),
+                    Some(security.clone()),
+                ),
             };
         }
         client.engine.connect(trapped).unwrap();
@@ -255,7 +258,7 @@ fn a_server_that_is_not_the_one_expected_is_not_used() {
         at_once("the right one with another pair", |pair| vec![admit(pair ^ 1)], End::Stays),
     ];
     let expected = (rid("trapper"), Generation::new(77).unwrap(), SecurityId::new("nobody").unwrap());
-    spring(&mut Field::lay(traps.len(), Some(expected)), &traps);
+    spring(&mut Field::lay(traps.len(), Some(&expected)), &traps);
 }
 
 #[test]

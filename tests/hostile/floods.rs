@@ -82,7 +82,7 @@ fn a_flood_from_a_fenced_peer_starves_nobody() {
 /// Requests that the host never answers take their places up to the bound, and are declined above it.
 #[test]
 fn a_flood_of_requests_is_declined_above_the_bound_and_forgotten_with_its_connection() {
-    let config = wakeful::Config { replies_max: 100, seed: 7, ..wakeful::Config::default() };
+    let config = wakeful::Config { replies_max: 400, seed: 7, ..wakeful::Config::default() };
     let mut scene = Scene::with(config, |server| server);
     let mut stranger = scene.ready("asker");
     for correlation in 1..=150 {

@@ -278,7 +278,7 @@ fn a_stranger_that_falls_silent_is_judged_and_may_come_back_on_a_new_connection(
     assert_eq!(scene.lost("mortal"), None);
     scene.pass(2);
     assert!(matches!(scene.lost("mortal"), Some(LostReason::Silence(_))));
-    assert_eq!(stranger.rejected(), Some(14));
+    scene.until("it is told", |_| stranger.rejected() == Some(14));
     scene.server.events();
     let again = scene.admitted(&hello("mortal"));
     drop((stranger, again));
@@ -312,4 +312,42 @@ fn strangers_cannot_fill_the_room_of_a_paused_host() {
     });
     scene.neighbour_is_served();
     assert!(scene.neighbour.engine.outbox().send(&channel(), &[b"x"]).is_ok());
+}
+
+#[test]
+fn who_is_admitted_and_never_asks_is_given_up_in_time() {
+    let mut scene = Scene::new();
+    let mut stranger = scene.admitted(&hello("shy"));
+    scene.pass(19);
+    assert_eq!(scene.lost("shy"), None);
+    scene.pass(2);
+    assert_eq!(scene.lost("shy"), Some(LostReason::NeverReady));
+    scene.until("it is told", |_| stranger.rejected() == Some(14));
+    drop(stranger);
+    scene.all_gone();
+    scene.neighbour_is_served();
+}
+
+#[test]
+fn a_socket_of_another_kind_may_knock_and_harms_nobody() {
+    let mut scene = Scene::new();
+    let kinds =
+        [zmq::PAIR, zmq::PUB, zmq::SUB, zmq::REQ, zmq::REP, zmq::PULL, zmq::PUSH, zmq::ROUTER, zmq::STREAM];
+    let sockets: Vec<zmq::Socket> = kinds
+        .into_iter()
+        .map(|kind| {
+            let socket = scene.context.socket(kind).unwrap();
+            socket.set_linger(0).unwrap();
+            socket.connect(scene.endpoint.as_str()).unwrap();
+            // Most kinds cannot send, or only to somebody they know.
+            let _ = socket.send(hello("knocks").hello().remove(0), zmq::DONTWAIT);
+            socket
+        })
+        .collect();
+    // A REQ puts an empty frame before what it says.
+    scene.until("the REQ is fenced", |scene| scene.snapshot().fenced_open == 1);
+    scene.neighbour_is_served();
+    drop(sockets);
+    scene.all_gone();
+    assert_eq!(scene.snapshot().counters.protocol_errors, 1);
 }

@@ -9,6 +9,8 @@ use crate::support::CHANNEL;
 const INVALID: u32 = 11;
 const NOT_ADMITTED: u32 = 14;
 
+type Change = fn(&mut Admission);
+
 fn hello() -> Admission {
     Admission::client(CHANNEL, "somebody")
 }
@@ -163,7 +165,7 @@ fn a_hello_that_cannot_be_taken_is_told_why() {
         head[2] = 9;
         head
     };
-    let but = |what: &str, told, change: fn(&mut Admission)| first(what, hello().but(change).hello(), told);
+    let but = |what: &str, told, change: Change| first(what, hello().but(change).hello(), told);
     let cases = [
         first("another major version", vec![other_major()], 1),
         first("another major version and nothing else", vec![vec![0x5A, 0x4D, 3]], 1),
@@ -220,7 +222,7 @@ fn a_strange_hello_that_the_wire_allows_is_admitted() {
         (hello.generation, hello.revision, hello.pair) = (u64::MAX, u64::MAX, u64::MAX);
         (hello.state, hello.max_message) = (5, 1);
         hello.channels = vec![(vec![b'c'; 255], 10_000)];
-        hello.extensions = [&[0, 0, 0, 0, 0, 255, 0, 1, 0, 0][..], &[7; 0x1_0000]].concat();
+        hello.extensions = [&[0, 0, 0, 0, 0, 255, 0, 1, 0, 0][..], &vec![7; 0x1_0000]].concat();
     });
     let stranger = scene.admitted(&everything);
     stranger.send(&raw::probe(1));
@@ -234,7 +236,7 @@ fn an_update_may_not_go_back_contradict_itself_or_become_somebody_else() {
     let mut scene = Scene::new();
     // `let_loose` gives each stranger the RID of its number.
     let base = |at: usize| Admission::client(CHANNEL, &format!("stranger-{at}"));
-    let changes: [(&str, fn(&mut Admission)); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("a lower revision", |update| update.revision -= 1),
         ("the same revision with another state", |update| update.state = 3),
         ("another RID", |update| (update.revision, update.rid) = (6, b"neighbour".into())),
