@@ -61,8 +61,9 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
         Phase::Ready | Phase::ReadingOut(_) => established(core, index, record),
         Phase::Admitted => admitted(core, index, record),
         Phase::New => newcomer(core, index, record),
-        Phase::Dialling | Phase::Greeting => greeting(core, index, record),
-        Phase::Held | Phase::Fenced | Phase::Closing(_) => Err(Violation),
+        Phase::Greeting => greeting(core, index, record),
+        // Nobody answers a hello that was not sent, and nobody waits in line with more than a hello.
+        Phase::Dialling | Phase::Held | Phase::Fenced | Phase::Closing(_) => Err(Violation),
     };
     taken.unwrap_or_else(|Violation| {
         // A reject is never answered (WIRE.md).
