@@ -226,7 +226,8 @@ pub(crate) fn set_filter(
     Ok(true)
 }
 
-/// Opens a fresh lane for its records: the beacon's topic, and what the application wants.
+/// Opens a fresh lane for its records: what the application wants, and the beacon's topic. That comes last, so that a
+/// beacon proves that the publisher knows every filter: what it publishes after it is ready is not missed.
 pub(super) fn open(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get(index) else { return };
     let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
@@ -234,10 +235,10 @@ pub(super) fn open(core: &mut Core, index: u32) {
         return;
     };
     let Some(lane) = core.table.lane(connection.lane) else { return };
-    core.io.filter(lane.id, &RESERVED_TOPIC, true);
     for filter in filters {
         core.io.filter(lane.id, filter, true);
     }
+    core.io.filter(lane.id, &RESERVED_TOPIC, true);
 }
 
 /// Takes in one record of a publisher. Returns whether it is an application's.

@@ -94,6 +94,8 @@ fn more_filters_than_a_queue_has_room_for_all_reach_the_publisher() {
     node.engine.subscribe(wish).unwrap();
     let mut stage = Stage::with(node, vec![raw]);
     stage.until("all of them", |stage| stage.raws[0].hear().len() == 3_001);
+    // A beacon that comes proves that the filters are in force.
+    assert_eq!(stage.raws[0].asked.last().unwrap(), b"\x01\x01ZLF1");
     for number in 3_000..6_000_u32 {
         stage.node.engine.outbox().add_filter(&ticks(), &number.to_be_bytes()).unwrap();
     }

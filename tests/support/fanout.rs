@@ -91,7 +91,8 @@ impl RawPublisher {
         self.hear().iter().filter(|each| **each == said).count()
     }
 
-    /// Turns `node`, so much later each time, until the beacon's topic was asked for so many times in all.
+    /// Turns `node`, so much later each time, until the beacon's topic, which comes behind all filters, was asked for so many
+    /// times in all.
     pub fn subscribed(&mut self, node: &mut Node, times: usize, step: Duration) {
         let begin = Instant::now();
         while self.count(1, TOPIC) < times {
