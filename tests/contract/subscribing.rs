@@ -69,7 +69,7 @@ fn a_beacon_reaches_no_handler_and_no_metric_and_is_not_answered() {
     assert_eq!(stage.snapshot().counters, Counters::default());
     assert_eq!(
         stage.raws[0].hear(),
-        [&b"\x01\x01ZLF1"[..], b"\x01"],
+        [&b"\x01"[..], b"\x01\x01ZLF1"],
         "only what was subscribed was ever said"
     );
 }
