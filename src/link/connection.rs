@@ -91,7 +91,7 @@ pub enum Failure {
     Unreachable,
     /// What answers there does not speak ZeroMQ, or not with a fitting socket.
     NotZeroMq,
-    /// It was not admitted within 20 s of watched time.
+    /// It was not admitted within 20 s of watched time, or no first record of a publisher came.
     TimedOut,
     /// The other side refused.
     Refused(RejectReason),

@@ -180,17 +180,13 @@ pub(crate) fn set_publishers(
     let mut coming: Vec<Wish> =
         wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
     // Who has the endpoint of one that goes takes its place before who has only its RID.
-    let endpoint_of = |intent: &u32| &core.table.intents[*intent as usize].endpoint;
-    coming.sort_by_cached_key(|(endpoint, _)| !going.iter().any(|intent| endpoint_of(intent) == endpoint));
-    for (endpoint, expects) in coming {
-        let is_at = |fits: &dyn Fn(&Intent) -> bool| {
-            going.iter().position(|intent| fits(&core.table.intents[*intent as usize]))
-        };
-        let place = is_at(&|intent| intent.endpoint == endpoint)
-            .or_else(|| is_at(&|intent| intent.expects.rid == expects.rid));
+    coming.sort_by_cached_key(|wish| predecessor(core, &going, wish, has_endpoint).is_none());
+    for wish in coming {
+        let place = predecessor(core, &going, &wish, has_endpoint)
+            .or_else(|| predecessor(core, &going, &wish, has_rid));
         match place {
-            Some(place) => intents::redirect(core, going.swap_remove(place), endpoint, expects),
-            None => drop(core.add_intent(index, endpoint, expects)),
+            Some(place) => intents::redirect(core, going.swap_remove(place), wish.0, wish.1),
+            None => drop(core.add_intent(index, wish.0, wish.1)),
         }
     }
     for intent in going {
@@ -230,7 +226,8 @@ pub(crate) fn set_filter(
     Ok(true)
 }
 
-/// Opens a fresh lane for its records: the beacon's topic, and what the application wants.
+/// Opens a fresh lane for its records: what the application wants, and the beacon's topic. That comes last, so that a
+/// beacon proves that the publisher knows every filter: what it publishes after it is ready is not missed.
 pub(super) fn open(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get(index) else { return };
     let ChannelEnd::Subscriber(Subscription { filters, .. }) = &core.channels.get(connection.channel).end
@@ -238,10 +235,10 @@ pub(super) fn open(core: &mut Core, index: u32) {
         return;
     };
     let Some(lane) = core.table.lane(connection.lane) else { return };
-    core.io.filter(lane.id, &RESERVED_TOPIC, true);
     for filter in filters {
         core.io.filter(lane.id, filter, true);
     }
+    core.io.filter(lane.id, &RESERVED_TOPIC, true);
 }
 
 /// Takes in one record of a publisher. Returns whether it is an application's.
@@ -369,6 +366,19 @@ fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) 
 
 fn is_same(intent: &Intent, (endpoint, expects): &Wish) -> bool {
     intent.endpoint == *endpoint && intent.expects == *expects
+}
+
+fn has_endpoint(intent: &Intent, (endpoint, _): &Wish) -> bool {
+    intent.endpoint == *endpoint
+}
+
+fn has_rid(intent: &Intent, (_, expects): &Wish) -> bool {
+    intent.expects.rid == expects.rid
+}
+
+/// The first of those that go whose place a new one can take.
+fn predecessor(core: &Core, going: &[u32], wish: &Wish, fits: fn(&Intent, &Wish) -> bool) -> Option<usize> {
+    going.iter().position(|intent| fits(&core.table.intents[*intent as usize], wish))
 }
 
 fn check_once(channel: &ChannelName, wanted: &[Wish]) -> Result<(), RegisterError> {

@@ -11,6 +11,8 @@ use crate::wire::{Outcome, Record};
 
 /// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames.
 const SPARES_MAX: usize = 256;
+/// A spare record lets go of what it carried only above this: receiving into used messages costs less.
+const SPARE_BYTES_MAX: usize = 1024;
 
 /// The record being read, and spare ones: where a peer is capped in every turn, each record that is set aside needs
 /// another to be read into. Boxed, because behind a shared lane a flooder's records all go through its hold.
@@ -30,7 +32,9 @@ impl Records {
     /// Takes back a record that is done with.
     fn give_back(&mut self, mut record: Box<Inbound>) {
         if self.spares.len() < SPARES_MAX {
-            record.clear();
+            if record.bytes() > SPARE_BYTES_MAX {
+                record.clear();
+            }
             self.spares.push(record);
         }
     }

@@ -69,7 +69,7 @@ fn a_beacon_reaches_no_handler_and_no_metric_and_is_not_answered() {
     assert_eq!(stage.snapshot().counters, Counters::default());
     assert_eq!(
         stage.raws[0].hear(),
-        [&b"\x01\x01ZLF1"[..], b"\x01"],
+        [&b"\x01"[..], b"\x01\x01ZLF1"],
         "only what was subscribed was ever said"
     );
 }
@@ -173,7 +173,7 @@ fn a_publisher_without_a_first_record_is_dialled_anew_after_20_s() {
         matches!(stage.diary[..], [(at, Owned::Failed { failure: Failure::TimedOut, .. })] if at == s(20))
     );
     stage.until_later(ms(5), "another socket", |stage| stage.raws[0].count(1, TOPIC) == 2);
-    assert_eq!((stage.raws[0].count(0, TOPIC), stage.became_ready()), (1, vec![]));
+    assert_eq!(stage.became_ready(), []);
     stage.beacon(0);
     assert!(stage.is_ready(0));
 }
@@ -200,7 +200,7 @@ fn a_lost_publisher_is_ready_again_only_on_the_first_record_of_a_new_socket() {
     stage.follow(s(15));
     assert_eq!(stage.lost(), [(s(15), 0, NO_RECORD)]);
     stage.until_later(ms(5), "another socket", |stage| stage.raws[0].count(1, TOPIC) == 2);
-    assert_eq!((stage.raws[0].count(0, TOPIC), stage.raws[0].count(1, b"a")), (1, 2));
+    stage.until("its filters too", |stage| stage.raws[0].count(1, b"a") == 2);
     stage.follow(stage.elapsed() + s(5));
     assert!(stage.became_ready().is_empty() && !stage.is_ready(0));
     assert_eq!(stage.snapshot().intents[0].state, RouteState::Reconnecting);

@@ -2,10 +2,10 @@
 
 use std::os::fd::AsRawFd;
 
-use wakeful::{Config, Event, Host, LostReason, Outbox, Owned, PublisherDescriptor, Subscriber};
+use wakeful::{Config, Event, Host, LostReason, Outbox, Owned, Pressure, PublisherDescriptor, Subscriber};
 
 use crate::support::{Node, generation, ms, rid};
-use crate::ticks::{RawPublisher, Stage, ticks};
+use crate::ticks::{RawPublisher, Stage, TOPIC, ticks};
 
 fn described(raw: &RawPublisher) -> PublisherDescriptor {
     PublisherDescriptor { endpoint: raw.endpoint.clone(), rid: rid("p"), generation: generation(1) }
@@ -94,6 +94,8 @@ fn more_filters_than_a_queue_has_room_for_all_reach_the_publisher() {
     node.engine.subscribe(wish).unwrap();
     let mut stage = Stage::with(node, vec![raw]);
     stage.until("all of them", |stage| stage.raws[0].hear().len() == 3_001);
+    // A beacon that comes proves that the filters are in force.
+    assert_eq!(stage.raws[0].asked.last().unwrap(), b"\x01\x01ZLF1");
     for number in 3_000..6_000_u32 {
         stage.node.engine.outbox().add_filter(&ticks(), &number.to_be_bytes()).unwrap();
     }
@@ -109,11 +111,11 @@ fn publishers_taken_back_and_named_again_at_once_are_dialled_once_more() {
     let mut stage = Stage::of(vec![raw], wish);
     stage.beacon(0);
     for turns in [0, 1] {
-        let before = stage.raws[0].count(1, b"\x01ZLF1");
+        let before = stage.raws[0].count(1, TOPIC);
         stage.node.engine.outbox().set_publishers(&ticks(), &[]).unwrap();
         (0..turns).for_each(|_| stage.turn());
         stage.node.engine.outbox().set_publishers(&ticks(), std::slice::from_ref(&descriptor)).unwrap();
-        stage.until_later(ms(5), "dialled again", |stage| stage.raws[0].count(1, b"\x01ZLF1") > before);
+        stage.until_later(ms(5), "dialled again", |stage| stage.raws[0].count(1, TOPIC) > before);
         stage.beacon(0);
         assert_eq!(stage.snapshot().intents.len(), 1);
     }
@@ -125,7 +127,7 @@ fn publishers_taken_back_and_named_again_at_once_are_dialled_once_more() {
 fn a_stopped_subscriber_leaves_no_timer_and_no_socket() {
     let mut stage = Stage::ready(1, &[b""]);
     stage.node.engine.stop(&mut stage.node.inbox);
-    stage.until("its socket closed", |stage| stage.raws[0].count(0, b"\x01ZLF1") == 1);
+    stage.until("its socket closed", |stage| stage.raws[0].count(0, TOPIC) == 1);
     assert!(stage.node.engine.next_due().is_none());
     assert!(matches!(stage.lost()[..], [(_, 0, LostReason::Stopped)]));
     stage.raws[0].beacon();
@@ -135,4 +137,18 @@ fn a_stopped_subscriber_leaves_no_timer_and_no_socket() {
         stage.turn();
     }
     assert_eq!(stage.diary.len(), told);
+}
+
+/// A pause is for service records: what publishers send is delivered on, by the lanes there are and by those to come, and
+/// counts for their liveness (000 §9 excludes PUB/SUB).
+#[test]
+fn a_paused_host_hears_its_publishers_on() {
+    let mut stage = Stage::ready(2, &[b""]);
+    stage.node.engine.outbox().set_pressure(Pressure::Paused);
+    stage.publish(0, &[b"present"]);
+    stage.raws[1].send(&[TOPIC]);
+    stage.until_later(ms(5), "another socket", |stage| stage.raws[1].count(1, TOPIC) == 2);
+    stage.publish(1, &[b"new"]);
+    assert_eq!(stage.published(), [(0, vec![b"present".to_vec()]), (1, vec![b"new".to_vec()])]);
+    assert!(stage.is_ready(0) && stage.is_ready(1));
 }

@@ -9,6 +9,6 @@ mod ticks;
 mod bad_input;
 mod cases;
 mod engines;
+mod foreign;
 mod frozen;
 mod hosts;
-mod python;
