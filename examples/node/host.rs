@@ -29,10 +29,10 @@ pub struct Node {
 
 /// What is sent again and again.
 pub struct Sends {
-    pub channel: ChannelName,
-    pub what: Sent,
+    channel: ChannelName,
+    what: Sent,
     /// None in a flood.
-    pub pace: Option<Pace>,
+    pace: Option<Pace>,
     /// Why the last one could not be sent.
     refused: Option<SendError>,
 }

@@ -85,8 +85,8 @@ impl Node {
 
     /// Starts a subscriber of that channel.
     pub fn subscriber(endpoints: &[&str], more: &str) -> Self {
-        let connects: String = endpoints.iter().map(|endpoint| format!("--connect {endpoint} ")).collect();
-        Self::start(&format!("subscriber --channel ticks {connects} {more}"))
+        let connects = endpoints.join(" --connect ");
+        Self::start(&format!("subscriber --channel ticks --connect {connects} {more}"))
     }
 
     /// The next line of this event; at most 10 s from now.
