@@ -2,6 +2,8 @@
 //! Processes are really frozen, killed and restarted here, so the longest of these tests take some 20 s.
 #![allow(clippy::disallowed_methods, reason = "real processes take real time")]
 
+#[path = "node/fanout.rs"]
+mod fanout;
 #[path = "node/process.rs"]
 mod process;
 mod support;
@@ -67,6 +69,17 @@ fn bad_flags_get_one_line_that_says_what_and_why_and_exit_2() {
         ("client --channel c --connect tcp://127.0.0.1:0", "wildcard"),
         ("client --channel c --connect tcp://127.0.0.1:1 --every 5", "--request"),
         ("client --channel c --connect tcp://127.0.0.1:1 --timeout 0 --request x", "1.."),
+        ("client --channel c --connect tcp://127.0.0.1:1 --connect tcp://127.0.0.1:1", "named twice"),
+        ("publisher --channel c", "--bind"),
+        ("publisher --channel= --bind tcp://127.0.0.1:0", "empty"),
+        ("publisher --channel c --bind tcp://127.0.0.1:0 --publish EUR", "a topic, a = and a text"),
+        ("publisher --channel c --bind tcp://127.0.0.1:0 --publish \x01ZLF1=text", "reserved"),
+        ("publisher --channel c --bind tcp://127.0.0.1:0 --every 5", "--publish"),
+        ("publisher --channel c --bind tcp://127.0.0.1:0 --flood", "--publish"),
+        ("subscriber --channel c", "--connect"),
+        ("subscriber --channel c --connect tcp://127.0.0.1:1 --subscribe \x01ZLF1", "reserved"),
+        ("subscriber --channel c --connect tcp://127.0.0.1:1 --flood", "--publish"),
+        ("subscriber --channel c --connect tcp://127.0.0.1:1 --connect tcp://127.0.0.1:1", "named twice"),
     ];
     for (flags, why) in cases {
         let output = Command::new(binary()).args(flags.split_whitespace()).output().unwrap();

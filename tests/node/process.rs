@@ -74,6 +74,21 @@ impl Node {
         Self::start(&format!("client --channel orders --connect {endpoint} --rid {rid} {more}"))
     }
 
+    /// Starts a publisher of channel `ticks`; returns where it publishes too.
+    pub fn publisher(more: &str) -> (Self, String) {
+        let mut publisher =
+            Self::start(&format!("publisher --channel ticks --bind tcp://127.0.0.1:0 {more}"));
+        let listening = publisher.next("listening");
+        let endpoint = text(&listening["endpoint"]);
+        (publisher, endpoint)
+    }
+
+    /// Starts a subscriber of that channel.
+    pub fn subscriber(endpoints: &[&str], more: &str) -> Self {
+        let connects = endpoints.join(" --connect ");
+        Self::start(&format!("subscriber --channel ticks --connect {connects} {more}"))
+    }
+
     /// The next line of this event; at most 10 s from now.
     pub fn next(&mut self, event: &str) -> Value {
         self.next_within(10.0, event, |_| true)

@@ -1,160 +1,27 @@
-//! A tour of what this engine is for, in a minute: one server and four clients, each a process of its own, talk over
-//! loopback TCP. Then a client freezes, the whole machine "sleeps", and a client is killed.
-//!
-//! `cargo run --release --example tour`
-//!
-//! This file is both the guide, which starts the other processes, freezes and kills them, and checks what they say, and
-//! (under a hidden argument) those processes: see [`server`] and [`client`], which are all that embeds the engine.
-#![allow(clippy::disallowed_methods, reason = "a host has its own clock")]
+//! The guide: it starts the processes, freezes and kills them, and checks what they say.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, ExitCode, Stdio, exit};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
-use wakeful::{
-    ChannelName, Client, Completion, Config, Engine, Event, LostReason, Outbox, PEER_DEADLINE, Rid, Server,
-};
+use wakeful::PEER_DEADLINE;
 
-const CHANNEL: &str = "prices";
-const CLIENTS: [&str; 4] = ["anna", "ben", "carla", "dora"];
-const SERVER: &str = "server";
-
-fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match arguments[..] {
-        [] => guide(),
-        ["as-server"] => server().map(|()| true),
-        ["as-client", name, endpoint] => client(name, endpoint).map(|()| true),
-        _ => Err("the tour takes no arguments".into()),
-    };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-// ---- The processes that embed the engine. Each says what it sees in one short line. ----
-
-/// Answers every request, until standard input ends.
-fn server() -> Result<(), Box<dyn Error>> {
-    let mut engine = Engine::new(Config::default())?;
-    let listening = "tcp://127.0.0.1:0".parse()?;
-    let endpoint = engine.serve(Server::new(ChannelName::new(CHANNEL)?, Rid::new(SERVER)?, listening))?;
-    say(&format!("listens {}", endpoint.as_str()));
-
-    let mut messages = 0;
-    let mut second = Instant::now();
-    let guide_gone = input_ended();
-    while !guide_gone.load(Ordering::Relaxed) {
-        engine.wait(Some(Duration::from_millis(20)));
-        engine.turn(&mut |event: Event<'_>, outbox: &mut Outbox<'_>| match event {
-            Event::Message { .. } => messages += 1,
-            Event::Request { token, .. } => {
-                // If it cannot be sent now, its caller's time-out says so.
-                let _ = outbox.reply(token, &[b"101.25"]);
-            }
-            other => say_who(&other),
-        });
-        if second.elapsed() >= Duration::from_secs(1) {
-            second = Instant::now();
-            say(&format!("messages {messages}"));
-        }
-    }
-    Ok(())
-}
-
-/// Sends a message and a request ten times a second, until standard input ends.
-fn client(name: &str, endpoint: &str) -> Result<(), Box<dyn Error>> {
-    let channel = ChannelName::new(CHANNEL)?;
-    let mut engine = Engine::new(Config::default())?;
-    engine.connect(Client::new(channel.clone(), Rid::new(name)?).server(endpoint.parse()?))?;
-
-    let (mut answered, mut slowest, mut asked_at) = (0, Duration::ZERO, None);
-    let (mut tenth, mut second) = (Instant::now(), Instant::now());
-    let guide_gone = input_ended();
-    while !guide_gone.load(Ordering::Relaxed) {
-        engine.wait(Some(Duration::from_millis(20)));
-        engine.turn(&mut |event: Event<'_>, _: &mut Outbox<'_>| match event {
-            Event::Completed { outcome, .. } => {
-                let took = asked_at.take().map_or(Duration::ZERO, |at: Instant| at.elapsed());
-                if let Completion::Reply(_) = outcome {
-                    answered += 1;
-                    slowest = slowest.max(took);
-                }
-            }
-            other => say_who(&other),
-        });
-        if tenth.elapsed() >= Duration::from_millis(100) && asked_at.is_none() {
-            tenth = Instant::now();
-            let mut outbox = engine.outbox();
-            // Where nobody is ready nothing is sent, and the next try comes in a moment.
-            let _ = outbox.send(&channel, &[b"bid", b"100.75"]);
-            if outbox.request(&channel, &[b"price?"], Duration::from_secs(2)).is_ok() {
-                asked_at = Some(Instant::now());
-            }
-        }
-        if second.elapsed() >= Duration::from_secs(1) {
-            second = Instant::now();
-            say(&format!("answered {answered} {}", slowest.as_millis()));
-            slowest = Duration::ZERO;
-        }
-    }
-    Ok(())
-}
-
-fn say_who(event: &Event<'_>) {
-    match event {
-        Event::Ready { peer } => say(&format!("ready {}", peer.rid())),
-        Event::Missed { peer, asks } => say(&format!("missed {} {asks}", peer.rid())),
-        Event::Lost { peer, reason } => {
-            let reason = match reason {
-                LostReason::Silence(_) => "silence".to_owned(),
-                LostReason::Transport => "transport".to_owned(),
-                LostReason::Rejected(_) => "rejected".to_owned(),
-                other => format!("{other:?}"),
-            };
-            say(&format!("lost {} {reason}", peer.rid()));
-        }
-        Event::Stalled { unwatched } => say(&format!("stalled {}", unwatched.as_millis())),
-        _ => {}
-    }
-}
-
-fn say(line: &str) {
-    // If the guide is gone, the end of the input says so next.
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
-/// Set once standard input has ended: the guide is gone, or wants this process to stop.
-fn input_ended() -> Arc<AtomicBool> {
-    let ended = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&ended);
-    thread::spawn(move || {
-        let _ = io::stdin().read_to_end(&mut Vec::new());
-        flag.store(true, Ordering::Relaxed);
-    });
-    ended
-}
-
-// ---- The guide ----
+use crate::{CLIENTS, PUBLISHERS, SERVER, SUBSCRIBER};
 
 /// Leads through the tour. Returns whether everything held.
-fn guide() -> Result<bool, Box<dyn Error>> {
+pub fn lead() -> Result<bool, Box<dyn Error>> {
     let mut guide = Guide::new()?;
     guide.open()?;
-    guide.freeze_a_client();
+    guide.freeze_two();
     guide.sleep_and_wake();
     guide.kill_a_client()?;
     println!();
@@ -183,6 +50,11 @@ impl Said {
         &self.words[0]
     }
 
+    /// The number that one of its words is.
+    fn number(&self, word: usize) -> u64 {
+        self.words.get(word).and_then(|word| word.parse().ok()).unwrap_or(0)
+    }
+
     /// Whether this tells of trouble between two processes.
     fn is_accusation(&self) -> bool {
         matches!(self.verb(), "missed" | "lost")
@@ -190,8 +62,7 @@ impl Said {
 
     /// Whether this tells of a stall longer than the deadline, but for the second that its process vouches for.
     fn slept_through(&self) -> bool {
-        let millis = self.words.get(1).and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
-        self.verb() == "stalled" && millis.is_some_and(|span| span >= PEER_DEADLINE)
+        self.verb() == "stalled" && Duration::from_millis(self.number(1)) >= PEER_DEADLINE
     }
 
     fn concerns(&self, name: &str) -> bool {
@@ -207,7 +78,8 @@ struct Guide {
     lines: Receiver<(String, String)>,
     /// All that was said in this act.
     said: Vec<Said>,
-    endpoint: String,
+    /// Where the server and the publishers listen.
+    endpoints: BTreeMap<String, String>,
     interrupted: Arc<AtomicBool>,
     broken: u32,
 }
@@ -225,61 +97,93 @@ impl Guide {
             ear,
             lines,
             said: Vec::new(),
-            endpoint: String::new(),
+            endpoints: BTreeMap::new(),
             interrupted,
             broken: 0,
         })
     }
 
     fn open(&mut self) -> Result<(), Box<dyn Error>> {
-        println!("One server and four clients, each a process of its own, on loopback TCP.");
-        println!("Each client sends a message and a request ten times a second.");
+        println!(
+            "One server and four clients, two publishers and one subscriber, each a process of its own, on"
+        );
+        println!(
+            "loopback TCP. Each client sends a message and a request ten times a second. The publishers,"
+        );
+        println!("gold and silver, tell their prices ten times a second to whoever listens; board listens.");
         self.begin("They meet");
-        self.start(SERVER, &["as-server"])?;
-        self.wait_until(10, |said| said.verb() == "listens");
-        let heard = self.said.iter().find(|said| said.verb() == "listens");
-        self.endpoint =
-            heard.and_then(|said| said.words.get(1).cloned()).ok_or("the server does not listen")?;
+        self.start_listener(SERVER, &["as-server"])?;
+        for name in PUBLISHERS {
+            self.start_listener(name, &["as-publisher", name])?;
+        }
         for name in CLIENTS {
             self.start_client(name)?;
         }
-        for name in CLIENTS {
-            self.wait_until(10, |said| said.is(SERVER, &["ready", name]));
+        let mut arguments = vec!["as-subscriber".to_owned()];
+        arguments
+            .extend(PUBLISHERS.iter().flat_map(|name| [(*name).to_owned(), self.endpoints[*name].clone()]));
+        self.start(SUBSCRIBER, &arguments)?;
+        let meetings: Vec<(&str, &str)> = CLIENTS
+            .iter()
+            .map(|name| (SERVER, *name))
+            .chain(PUBLISHERS.iter().map(|name| (SUBSCRIBER, *name)))
+            .collect();
+        for (who, whom) in &meetings {
+            self.wait_until(10, |said| said.is(who, &["ready", whom]));
         }
         self.watch(Duration::from_secs(3));
-        let all_ready = CLIENTS.iter().all(|name| self.heard(SERVER, &["ready", name]).is_some());
-        self.check(all_ready, "all four are ready");
+        let all_ready = meetings.iter().all(|(who, whom)| self.heard(who, &["ready", whom]).is_some());
+        self.check(all_ready, "all four clients and both publishers are ready");
         self.check(CLIENTS.iter().all(|name| self.was_served(name)), "every client's requests are answered");
+        let all_heard = PUBLISHERS.iter().all(|name| self.was_followed(name));
+        self.check(all_heard, "board hears both prices");
         Ok(())
     }
 
-    fn freeze_a_client(&mut self) {
-        self.begin("A client freezes");
-        println!("ben is stopped in the middle of his work (SIGSTOP). His connection stays open, so nothing");
-        println!("tells the server but his silence. It asks every 5 s, and waits 15 s after an answer.");
+    fn freeze_two(&mut self) {
+        self.begin("A client and a publisher freeze");
+        println!(
+            "ben and silver are stopped in the middle of their work (SIGSTOP). Their connections stay open,"
+        );
+        println!(
+            "so only their silence tells. The server asks ben every 5 s, and waits 15 s after an answer."
+        );
+        println!(
+            "Nobody can ask a publisher; but it says something every 5 s at least, so 15 s without a word"
+        );
+        println!("are enough to give it up.");
         self.signal("ben", Signal::STOP);
+        self.signal("silver", Signal::STOP);
         let lost = self.wait_until(20, |said| said.is(SERVER, &["lost", "ben", "silence"]));
         let warned = ["1", "2"].iter().all(|asks| self.heard(SERVER, &["missed", "ben", asks]).is_some());
-        self.check(warned, "two early warnings came first");
+        self.check(warned, "ben: two early warnings came first");
         // His last answer came at most one interval before he froze.
         let in_time = lost.is_some_and(|at| (9.5..16.0).contains(&at.as_secs_f64()));
         self.check(in_time, "then the verdict, 15 s after his last answer");
+        let lost = self.wait_until(10, |said| said.is(SUBSCRIBER, &["lost", "silver", "silence"]));
+        let in_time = lost.is_some_and(|at| (14.5..18.0).contains(&at.as_secs_f64()));
+        self.check(in_time, "silver: board's verdict came 15 s after its last price");
         let unharmed = self.are_unharmed(&["anna", "carla", "dora"]);
-        self.check(unharmed, "the others never wavered: no warning, and an answer each second");
+        self.check(unharmed, "the other clients never wavered: no warning, and an answer each second");
+        let unharmed = self.was_followed("gold") && !self.is_troubled("gold");
+        self.check(unharmed, "nor did gold: its price was heard each second");
 
-        println!("  ben goes on (SIGCONT).");
+        println!("  ben and silver go on (SIGCONT).");
         let from = self.act.elapsed();
         self.signal("ben", Signal::CONT);
+        self.signal("silver", Signal::CONT);
         let back = self.wait_until(10, |said| said.at > from && said.is(SERVER, &["ready", "ben"]));
-        self.check(back.is_some(), "he is told that he was given up, and is back");
+        self.check(back.is_some(), "ben is told that he was given up, and is back");
+        let back = self.wait_until(10, |said| said.at > from && said.is(SUBSCRIBER, &["ready", "silver"]));
+        self.check(back.is_some(), "silver is back with the first price that it tells");
         let blamed =
             self.said.iter().any(|said| said.who == "ben" && said.words.contains(&"silence".to_owned()));
-        self.check(!blamed, "he blames nobody for the time that he slept through");
+        self.check(!blamed, "ben blames nobody for the time that he slept through");
     }
 
     fn sleep_and_wake(&mut self) {
         self.begin("The machine sleeps");
-        println!("All five stop at once for 17 s, as when a laptop's lid is closed. By the clock every one");
+        println!("All eight stop at once for 17 s, as when a laptop's lid is closed. By the clock every one");
         println!("of them is then silent for longer than 15 s. But nobody is awake to watch it.");
         let everyone: Vec<String> = self.processes.keys().cloned().collect();
         self.signal_all(&everyone, Signal::STOP);
@@ -295,11 +199,15 @@ impl Guide {
         let stalls =
             |name: &str| self.said.iter().filter(|said| said.who == name && said.slept_through()).count();
         let stalled_once = everyone.iter().all(|name| stalls(name) == 1);
-        let is_served = |said: &Said| said.at > woke && said.verb() == "answered";
+        let since =
+            |said: &Said, who: &str, verb: &str| said.at > woke && said.who == who && said.verb() == verb;
         let all_served =
-            CLIENTS.iter().all(|name| self.said.iter().any(|said| said.who == *name && is_served(said)));
+            CLIENTS.iter().all(|name| self.said.iter().any(|said| since(said, name, "answered")));
+        let all_heard = PUBLISHERS
+            .iter()
+            .all(|name| self.said.iter().any(|said| since(said, SUBSCRIBER, "heard") && said.concerns(name)));
         self.check(stalled_once, "each has one record of its own long stall");
-        self.check(all_served, "and the work goes on");
+        self.check(all_served && all_heard, "and the work goes on");
     }
 
     fn kill_a_client(&mut self) -> Result<(), Box<dyn Error>> {
@@ -316,8 +224,9 @@ impl Guide {
         let ready = self.wait_until(10, |said| said.at > from && said.is(SERVER, &["ready", "dora"]));
         self.check(ready.is_some(), "her successor, under the same name, takes her place");
         self.watch(Duration::from_secs(2));
-        let unharmed = self.are_unharmed(&["anna", "ben", "carla"]);
-        self.check(unharmed, "the others never noticed");
+        let clients = self.are_unharmed(&["anna", "ben", "carla"]);
+        let publishers = PUBLISHERS.iter().all(|name| self.was_followed(name) && !self.is_troubled(name));
+        self.check(clients && publishers, "the others never noticed");
         Ok(())
     }
 
@@ -329,7 +238,7 @@ impl Guide {
         self.said.clear();
     }
 
-    fn start(&mut self, name: &str, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
+    fn start<A: AsRef<OsStr>>(&mut self, name: &str, arguments: &[A]) -> Result<(), Box<dyn Error>> {
         let mut process = Command::new(env::current_exe()?)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -348,8 +257,19 @@ impl Guide {
         Ok(())
     }
 
+    /// Starts a process that others connect to, and learns where.
+    fn start_listener(&mut self, name: &str, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
+        self.start(name, arguments)?;
+        let listens = |said: &Said| said.who == name && said.verb() == "listens";
+        self.wait_until(10, listens);
+        let endpoint = self.said.iter().find(|said| listens(said)).and_then(|said| said.words.get(1));
+        let endpoint = endpoint.ok_or("somebody does not listen")?.clone();
+        self.endpoints.insert(name.to_owned(), endpoint);
+        Ok(())
+    }
+
     fn start_client(&mut self, name: &str) -> Result<(), Box<dyn Error>> {
-        let endpoint = self.endpoint.clone();
+        let endpoint = self.endpoints[SERVER].clone();
         self.start(name, &["as-client", name, &endpoint])
     }
 
@@ -418,18 +338,20 @@ impl Guide {
     }
 
     fn tell_progress(&self) {
-        let newest = |who: &str, verb: &str| {
-            let mut lines = self.said.iter().rev().filter(|said| said.who == who && said.verb() == verb);
-            lines.next().and_then(|said| said.words[1].parse::<u64>().ok()).unwrap_or(0)
+        let newest = |who: &str, verb: &str, about: &str| {
+            let mut lines = self.said.iter().rev();
+            let line = lines.find(|said| said.who == who && said.verb() == verb && said.concerns(about));
+            line.map_or(0, |said| said.number(if about == who { 1 } else { 2 }))
         };
-        let requests: u64 = CLIENTS.iter().map(|name| newest(name, "answered")).sum();
-        let messages = newest(SERVER, "messages");
+        let messages = newest(SERVER, "messages", SERVER);
+        let requests: u64 = CLIENTS.iter().map(|name| newest(name, "answered", name)).sum();
+        let prices: u64 = PUBLISHERS.iter().map(|name| newest(SUBSCRIBER, "heard", name)).sum();
         let seconds = self.act.elapsed().as_secs();
         if requests == 0 {
             println!("  {seconds:>3} s      ... nobody says anything");
         } else {
             println!(
-                "  {seconds:>3} s      ... so far {messages} messages taken and {requests} requests answered"
+                "  {seconds:>3} s      ... so far {messages} messages, {requests} requests answered, {prices} prices heard"
             );
         }
     }
@@ -441,18 +363,24 @@ impl Guide {
 
     /// Whether a client got answers all through this act, each within a second.
     fn was_served(&self, name: &str) -> bool {
-        let number = |word: &String| word.parse::<u64>().unwrap_or(0);
-        let mine = self.said.iter().filter(|said| said.who == name && said.verb() == "answered");
-        let counts: Vec<(u64, u64)> =
-            mine.map(|said| (number(&said.words[1]), number(&said.words[2]))).collect();
-        let rises = counts.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        !counts.is_empty() && rises && counts.iter().all(|(_, slowest)| *slowest < 1000)
+        let mine = || self.said.iter().filter(|said| said.who == name && said.verb() == "answered");
+        rises(mine().map(|said| said.number(1))) && mine().all(|said| said.number(2) < 1000)
+    }
+
+    /// Whether a publisher's prices were heard all through this act.
+    fn was_followed(&self, name: &str) -> bool {
+        let about = self.said.iter().filter(|said| said.verb() == "heard" && said.concerns(name));
+        rises(about.map(|said| said.number(2)))
+    }
+
+    /// Whether somebody accuses or is accused.
+    fn is_troubled(&self, name: &str) -> bool {
+        self.said.iter().any(|said| said.is_accusation() && said.concerns(name))
     }
 
     /// Whether these clients were served, and neither accused nor accusing.
     fn are_unharmed(&self, names: &[&str]) -> bool {
-        let troubled = |name: &str| self.said.iter().any(|said| said.is_accusation() && said.concerns(name));
-        names.iter().all(|name| self.was_served(name) && !troubled(name))
+        names.iter().all(|name| self.was_served(name) && !self.is_troubled(name))
     }
 
     /// Leaves no process behind, frozen or not.
@@ -473,6 +401,12 @@ impl Drop for Guide {
     fn drop(&mut self) {
         self.end_processes();
     }
+}
+
+/// Whether a count was told, and was higher each time.
+fn rises(counts: impl Iterator<Item = u64>) -> bool {
+    let counts: Vec<u64> = counts.collect();
+    !counts.is_empty() && counts.is_sorted_by(|earlier, later| earlier < later)
 }
 
 /// What a process said, in words for people.
