@@ -9,7 +9,7 @@ use super::{HoldLimits, Load};
 pub(crate) enum Stop {
     /// Nothing was left to read.
     Empty,
-    /// A dedicated lane's peer has had its share.
+    /// The one peer that had input behind the lane has had its share.
     Capped(Cap),
     /// A hold became full, and everyone else behind the lane had one more chance after that.
     HoldFull,
@@ -103,7 +103,7 @@ impl Lane {
         }
         match self.stop {
             Some(Stop::Empty) => Looked::Empty,
-            Some(Stop::HoldFull) => Looked::Unread,
+            Some(Stop::HoldFull | Stop::Capped(_)) => Looked::Unread,
             Some(_) if self.is_dedicated() => Looked::Unread,
             _ => Looked::No,
         }

@@ -4,7 +4,8 @@
 //! the one where the last rotation stopped. A rotation serves each lane at most once: a dedicated lane until its one
 //! peer has had its share (64 records, a byte cap, a time cap), a shared lane until it is empty or a hold is full.
 //! Behind a shared lane the share is kept per peer: what is read for a peer that has had it goes into that peer's hold,
-//! in order, and is served first in the next rotation. So one peer's volume never changes when another is heard.
+//! in order, and is served first in the next rotation. So one peer's volume never changes when another is heard. Where one
+//! peer alone has input there is nobody to read on for, and the lane stops with its share.
 //!
 //! This room owns the order and the accounts. It knows no socket, no record and no clock: the driver reads, handles
 //! and tells it, and time is an argument. The driver's loop is

@@ -4,6 +4,7 @@ use slab::Slab;
 
 use super::lane::Stop;
 use super::peer::{Cap, Cost, Peer};
+use super::ring::NONE;
 use super::{LaneKey, Load, PeerKey, Rotation};
 use crate::clock::ClockTime;
 
@@ -83,6 +84,28 @@ pub(super) struct Serving {
     cut_short: bool,
     /// A hold is full: the next record of this peer is the last one read.
     last_reader: Option<u32>,
+    /// The peer whose record was read first.
+    first_reader: u32,
+    /// How many were read.
+    reads: u32,
+    /// Somebody else's was read too.
+    in_company: bool,
+}
+
+impl Serving {
+    fn note_reader(&mut self, index: u32) {
+        if self.reads == 0 {
+            self.first_reader = index;
+        }
+        self.reads += 1;
+        self.in_company |= index != self.first_reader;
+    }
+
+    /// Whether one peer alone has input behind the lane. ZeroMQ's fair queue alternates between those that have, so two
+    /// records in a row show it.
+    fn has_one_reader(&self) -> bool {
+        self.reads >= 2 && !self.in_company
+    }
 }
 
 /// The record between [`Rotation::offer`] or [`Rotation::next_held`] and [`Rotation::done`].
@@ -130,6 +153,9 @@ impl<R> Rotation<R> {
             held_peer: None,
             cut_short: false,
             last_reader: None,
+            first_reader: NONE,
+            reads: 0,
+            in_company: false,
         });
         self.report.lanes += 1;
         Some(Service { lane: LaneKey { index, generation: lane.generation }, owner: lane.owner })
@@ -167,11 +193,13 @@ impl<R> Rotation<R> {
 
     /// Says what to do with a record of `bytes` just read for `peer` from the lane being served.
     pub(crate) fn offer(&mut self, key: PeerKey, bytes: u64) -> Offer {
-        let (Some(serving), Some(peer)) = (&self.serving, self.peer(key)) else {
+        let (Some(_), Some(peer)) = (&self.serving, self.peer(key)) else {
             self.in_hand = Some(InHand { peer: PeerKey::NOBODY, bytes, handled: false, before: key.index });
             return Offer::Gone;
         };
         let deliver = peer.hold.is_none() && peer.share.spent(self.number).is_none();
+        let Some(serving) = &mut self.serving else { return Offer::Gone };
+        serving.note_reader(key.index);
         let lane = &mut self.lanes[serving.lane as usize];
         let before = std::mem::replace(&mut lane.last_read, key.index);
         if serving.last_reader == Some(key.index) {
@@ -202,13 +230,14 @@ impl<R> Rotation<R> {
             // A paused lane is read into its hold, and nothing else bounds how much of it in one rotation.
             peer.charge(self.number, &self.caps, Cost::Record { bytes })
         } else {
-            None
+            // With nobody else there, reading on would only fill its hold.
+            peer.share.spent(self.number).filter(|_| lane.pause.is_none())
         };
         if !peer.link.is_in() {
             lane.held.push(&mut self.peers, key.index);
         }
         if let Some(cap) = spent {
-            self.stop_dedicated(index, cap);
+            self.stop_spent(index, cap);
         }
         let lane = &self.lanes[index as usize];
         if lane.pause.is_some() {
@@ -255,7 +284,7 @@ impl<R> Rotation<R> {
         peer.counters.served += 1;
         let (lane, stride) = (peer.lane, peer.stride);
         if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Record { bytes }) {
-            self.stop_dedicated(lane, cap);
+            self.stop_spent(lane, cap);
         }
         self.meter.step_handled(key, bytes, stride)
     }
@@ -272,7 +301,7 @@ impl<R> Rotation<R> {
             }
         }
         if let Some((lane, cap)) = spent {
-            self.stop_dedicated(lane, cap);
+            self.stop_spent(lane, cap);
         }
         if self.meter.now() >= self.turn_end {
             self.stop(Stop::TurnTime);
@@ -290,10 +319,10 @@ impl<R> Rotation<R> {
         }
     }
 
-    /// Stops a dedicated lane whose peer has had its share, if it is the one being served.
-    fn stop_dedicated(&mut self, lane: u32, cap: Cap) {
-        let is_served = self.serving.as_ref().is_some_and(|serving| serving.lane == lane);
-        if is_served && self.lanes[lane as usize].is_dedicated() {
+    /// Stops the lane being served whose peer has had its share, if nobody else has anything to be read there.
+    fn stop_spent(&mut self, lane: u32, cap: Cap) {
+        let Some(serving) = self.serving.as_ref().filter(|serving| serving.lane == lane) else { return };
+        if self.lanes[lane as usize].is_dedicated() || serving.has_one_reader() {
             self.stop(Stop::Capped(cap));
         }
     }

@@ -181,6 +181,30 @@ fn ten_thousand_records_are_served_though_the_socket_never_wakes_again() {
     assert_eq!((world.counters(flooder).served, turns), (10_000, 10_000_u32.div_ceil(64)));
 }
 
+/// Gives somebody else one record, so that whoever floods the lane is not alone behind it and goes on into its hold.
+fn in_company(world: &mut World, other: usize) {
+    world.send(other, 1, 10, 100);
+}
+
+#[test]
+fn a_flooder_alone_behind_a_shared_lane_is_capped_like_one_on_a_lane_of_its_own() {
+    let mut world = World::new(CAPS);
+    let (lane, flooder) = shared(&mut world, 2);
+    world.send(flooder, 1_000, 10, 1_000_000);
+    assert_eq!(total(&world.turn(), flooder), 1);
+    let held = world.holding(flooder).records;
+    assert_eq!(
+        (held, world.stopped(lane)),
+        (1, Some(Stop::Capped(Cap::Time))),
+        "the second record in a row shows it"
+    );
+    while world.rotation.work_left() {
+        world.turn();
+        assert!(world.holding(flooder).records <= 64);
+    }
+    assert_eq!(world.counters(flooder).served, 1_000);
+}
+
 #[test]
 fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
     let mut world = World::new(CAPS);
@@ -190,7 +214,12 @@ fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
         world.send(flooder, 1000, 10, 100);
         let turn = world.turn();
         assert_eq!(total(&turn, flooder), 64);
-        assert_eq!((world.holding(flooder).records, world.stopped(lane)), (64, Some(Stop::HoldFull)));
+        let stop = Some(Stop::Capped(Cap::Records));
+        assert_eq!(
+            (world.holding(flooder).records, world.stopped(lane)),
+            (0, stop),
+            "alone it fills no hold"
+        );
         assert_eq!(world.looked(lane), Looked::Unread);
     }
     for _ in 0..20 {
@@ -203,9 +232,10 @@ fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
 #[test]
 fn a_quiet_peer_gets_one_record_less_after_a_hold_took_a_65th_and_gets_it_first_in_the_next_rotation() {
     let mut world = World::new(CAPS);
-    let (_, flooder) = shared(&mut world, 2);
+    let (_, flooder) = shared(&mut world, 3);
     let quiet = flooder + 1;
     world.send(flooder, 1000, 10, 100);
+    in_company(&mut world, flooder + 2);
     world.turn();
     // It runs dry within the last round, so that the flooder comes again before anyone else.
     world.send(quiet, 63, 10, 100);
@@ -226,8 +256,9 @@ fn a_quiet_peer_gets_one_record_less_after_a_hold_took_a_65th_and_gets_it_first_
 #[test]
 fn a_hold_takes_64_records_or_one_byte_cap() {
     let mut world = World::new(CAPS);
-    let (lane, flooder) = shared(&mut world, 1);
+    let (lane, flooder) = shared(&mut world, 2);
     world.send(flooder, 20, 30_000, 100);
+    in_company(&mut world, flooder + 1);
     assert_eq!(total(&world.turn(), flooder), 4);
     assert_eq!(world.holding(flooder), Load { records: 4, bytes: 120_000 });
     assert_eq!(world.stopped(lane), Some(Stop::HoldFull));
@@ -259,6 +290,7 @@ fn what_is_held_is_served_first_from_the_peer_after_the_one_that_stopped() {
 fn a_hold_that_becomes_full_does_not_move_the_cursor_off_those_whose_holds_had_no_time() {
     let (mut world, lane, first) = four_slow_peers(60);
     world.send(first, 20, 10, 100_000);
+    in_company(&mut world, first + 4);
     assert_eq!(from_holds(&world.turn()[0]), [0, 1, 2]);
     assert_eq!((world.holding(first).records, world.stopped(lane)), (64, Some(Stop::HoldFull)));
     assert_eq!(from_holds(&world.turn()[0]), [3, 0, 1]);
@@ -435,12 +467,14 @@ fn a_turn_exceeds_its_time_by_one_slow_record_or_one_stride() {
 #[test]
 fn a_peer_that_is_capped_in_every_rotation_reuses_its_storage() {
     let mut world = World::new(CAPS);
-    let (_, flooder) = shared(&mut world, 1);
+    let (_, flooder) = shared(&mut world, 2);
     world.send(flooder, 64_000, 10, 100);
+    in_company(&mut world, flooder + 1);
     world.turn();
     let storage = std::ptr::from_ref(world.rotation.peers[0].hold.as_deref().unwrap());
     let capacity = world.rotation.peers[0].hold.as_deref().unwrap().capacity();
     for _ in 0..100 {
+        in_company(&mut world, flooder + 1);
         world.turn();
         let hold = world.rotation.peers[0].hold.as_deref().unwrap();
         assert_eq!((std::ptr::from_ref(hold), hold.capacity()), (storage, capacity));
