@@ -30,7 +30,7 @@ const TOPIC: &[u8] = b"noise";
 const RECORD: [u8; 64] = [7; 64];
 /// How often the snapshot is taken: well within an interval, so that it misses no beacon.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// A beacon that is later than this counts as not seen.
+/// How long the last beacon that is due may take.
 const LATE: Duration = Duration::from_secs(2);
 
 struct Size {
@@ -209,24 +209,38 @@ impl Beacons {
         Self { endpoint, phase, last_came: None, seen: Vec::new() }
     }
 
-    /// Takes down that one came, unless it is the one known before or was not due in this span.
+    /// Takes down that one came, unless it is the one known before or was not due in this span. It counts as come when the
+    /// turn began in which it was read; that can be just before it was due, so it belongs to the nearest such moment.
     fn came(&mut self, at: Instant, span: &Range<Instant>) {
-        let delay = nanos((at - self.phase).as_nanos() % CHECK_INTERVAL.as_nanos());
+        let number = (at - self.phase).as_secs_f64() / CHECK_INTERVAL.as_secs_f64();
+        let due = self.phase + CHECK_INTERVAL * number.round() as u32;
         let is_new = self.last_came.replace(at) != Some(at);
-        if is_new && span.contains(&(at - delay)) && delay < LATE {
-            self.seen.push(at - delay..at);
+        if is_new && span.contains(&due) {
+            self.seen.push(due..at.max(due));
         }
+    }
+
+    /// Names each that was due in this span and not seen.
+    fn tell_missing(&self, number: usize, span: &Range<Instant>) {
+        let mut due = self.phase + CHECK_INTERVAL * self.before(span.start) as u32;
+        while due < span.end {
+            if !self.seen.iter().any(|seen| seen.start == due) {
+                let second = (due - span.start).as_secs_f64();
+                println!("quiet publisher {number}: the beacon due at {second:.3} s was not seen");
+            }
+            due += CHECK_INTERVAL;
+        }
+    }
+
+    /// How many were due before this moment.
+    fn before(&self, at: Instant) -> usize {
+        (at - self.phase).as_nanos().div_ceil(CHECK_INTERVAL.as_nanos()) as usize
     }
 
     /// How many were due in this span.
     fn due(&self, span: &Range<Instant>) -> usize {
-        let before = |at: Instant| (at - self.phase).as_nanos().div_ceil(CHECK_INTERVAL.as_nanos()) as usize;
-        before(span.end) - before(span.start)
+        self.before(span.end) - self.before(span.start)
     }
-}
-
-fn nanos(count: u128) -> Duration {
-    Duration::from_nanos(count.try_into().unwrap())
 }
 
 /// What was seen while it was watched, but for the beacons.
@@ -300,6 +314,9 @@ fn tell(mut seen: Seen, beacons: &[Beacons], lost: usize) {
         within(1),
         within(2)
     );
+    for (number, each) in (0..).zip(beacons) {
+        each.tell_missing(number, &seen.span);
+    }
     println!("{lost} verdicts");
     assert!(due > 0 && delays.len() == due, "every beacon must be seen");
     assert_eq!(lost, 0, "nobody may be judged");
