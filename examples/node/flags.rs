@@ -81,7 +81,7 @@ pub struct PublisherFlags {
     /// Where to publish: tcp:// with a literal IP address and a port (0 or * for any), or ipc:// with a path.
     #[arg(long, value_name = "EP")]
     pub bind: BindEndpoint,
-    /// Publish this record again and again: its topic ends at the first =, which it cannot contain.
+    /// Publish this record again and again; its topic is all before the first =.
     #[arg(long, value_name = "TOPIC=TEXT", value_parser = publication)]
     pub publish: Option<Publication>,
     /// Milliseconds from one record to the next.

@@ -104,13 +104,9 @@ impl Guide {
     }
 
     fn open(&mut self) -> Result<(), Box<dyn Error>> {
-        println!(
-            "One server and four clients, two publishers and one subscriber, each a process of its own, on"
-        );
-        println!(
-            "loopback TCP. Each client sends a message and a request ten times a second. The publishers,"
-        );
-        println!("gold and silver, tell their prices ten times a second to whoever listens; board listens.");
+        println!("A server and four clients, two publishers and a subscriber, each a process of its own,");
+        println!("on loopback TCP. Each client sends a message and a request ten times a second. gold and");
+        println!("silver publish their prices ten times a second to whoever listens; board listens.");
         self.begin("They meet");
         self.start_listener(SERVER, &["as-server"])?;
         for name in PUBLISHERS {
@@ -142,16 +138,10 @@ impl Guide {
 
     fn freeze_two(&mut self) {
         self.begin("A client and a publisher freeze");
-        println!(
-            "ben and silver are stopped in the middle of their work (SIGSTOP). Their connections stay open,"
-        );
-        println!(
-            "so only their silence tells. The server asks ben every 5 s, and waits 15 s after an answer."
-        );
-        println!(
-            "Nobody can ask a publisher; but it says something every 5 s at least, so 15 s without a word"
-        );
-        println!("are enough to give it up.");
+        println!("ben and silver are stopped in the middle of their work (SIGSTOP). Their connections stay");
+        println!("open, so only silence tells. The server asks ben every 5 s, and waits 15 s after an");
+        println!("answer. A publisher is not asked, but says something every 5 s at least; so board waits");
+        println!("15 s for its next word.");
         self.signal("ben", Signal::STOP);
         self.signal("silver", Signal::STOP);
         let lost = self.wait_until(20, |said| said.is(SERVER, &["lost", "ben", "silence"]));
