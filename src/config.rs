@@ -75,7 +75,7 @@ impl Default for Config {
 
 /// A setting outside its bounds. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{setting} is {value}; it takes {min} to {max}")]
+#[error("{setting} is {value}; it takes {min} to {max}{}", if setting.contains("_time_") { " (nanoseconds)" } else { "" })]
 pub struct ConfigError {
     /// The field of [`Config`].
     pub setting: &'static str,
@@ -140,7 +140,10 @@ mod tests {
     fn a_setting_out_of_bounds_is_named_with_its_bounds() {
         let config = Config { turn_time_max: Duration::from_secs(1), ..Config::default() };
         let error = config.check().unwrap_err();
-        assert_eq!(error.to_string(), "turn_time_max is 1000000000; it takes 100000 to 100000000");
+        assert_eq!(
+            error.to_string(),
+            "turn_time_max is 1000000000; it takes 100000 to 100000000 (nanoseconds)"
+        );
         assert_eq!(Config { queue_records_max: 1, ..Config::default() }.check().unwrap_err().min, 2);
     }
 }

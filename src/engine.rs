@@ -60,7 +60,8 @@ impl Engine {
         registered
     }
 
-    /// One turn: receives, answers, asks, judges, and tells the host. Never sleeps.
+    /// One turn: receives, answers, asks, judges, and tells the host. Never sleeps. Call it when the descriptor is
+    /// readable, when [`Engine::next_due`] has come, and at once if the last [`Report::work_left`] said so.
     pub fn turn<H: Host>(&mut self, host: &mut H) -> Report {
         self.look(Duration::ZERO);
         let now = self.core.clock.now();
@@ -76,6 +77,7 @@ impl Engine {
     }
 
     /// Sleeps until a socket is ready, the next turn is due, a signal comes, or `timeout` is over, whichever is first.
+    /// Returns at once while work is left.
     pub fn wait(&mut self, timeout: Option<Duration>) {
         let due = turn::next_due(&mut self.core).map(|(at, _)| at.since(self.core.clock.now()));
         match (due, timeout) {
@@ -85,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// When the next turn is due at the latest, and why; none while nothing is registered.
+    /// When the next turn is due at the latest, and why; none while nothing is registered. Work that is left is due now.
     pub fn next_due(&mut self) -> Option<NextDue> {
         let (at, reason) = turn::next_due(&mut self.core)?;
         Some(NextDue { at: self.core.clock.instant(at), reason })

@@ -105,7 +105,9 @@ pub enum SendError {
     /// No ready connection leads there (000 §6).
     #[error("route not connected: {0}")]
     RouteNotConnected(NoRoute),
-    /// The queue to the peer is full, or its next free slot belongs to a check signal. Try again after a turn.
+    /// The queue to the peer is full, or its next free slot belongs to a check signal. Try again after a turn. Room that
+    /// comes free mostly wakes the descriptor, but no promise is made of it: a host that waits for room turns on its own
+    /// timer.
     #[error("no room now")]
     WouldBlock,
     /// No client or publisher of that channel is registered here. A server can start nothing towards its clients.

@@ -201,6 +201,7 @@ impl<'a> Outbox<'a> {
     }
 
     /// Answers a request with 0 to 255 parts. On success the token is spent; after `WouldBlock` it can be used again.
+    /// `RouteNotConnected` and `TokenSpent` both mean that nobody waits for this answer any more.
     pub fn reply(&mut self, token: ReplyToken, parts: &[&[u8]]) -> Result<(), SendError> {
         self.answer(token, Outcome::Reply, parts)
     }
@@ -257,7 +258,7 @@ impl<'a> Outbox<'a> {
         fanout::set_filter(self.core, channel, prefix, false)
     }
 
-    /// Replaces the publishers of a subscriber by those of a new snapshot of the host's Store. Those that are in both are
+    /// Replaces the publishers of a subscriber by those of a new snapshot of the host's service registry. Those that are in both are
     /// left alone; those that are no longer named are lost as `Retired`. Where a new one has the endpoint or the RID of one
     /// that goes, it is dialled when that one is physically closed (000 §5).
     pub fn set_publishers(

@@ -38,7 +38,11 @@
 //! A host calls [`Engine::turn`] when the engine's descriptor is readable, when [`Engine::next_due`] has come, and at
 //! once when the last [`Report`] said that work is left; [`Engine::wait`] is the simplest way to all three. A host that
 //! is late harms nobody: what it did not watch, it does not hold against its peers. Within
-//! [`Host::on_event`] everything an [`Outbox`] offers may be done; the engine itself cannot be reached from there.
+//! [`Host::on_event`] everything an [`Outbox`] offers may be done; the engine itself cannot be reached from there. A panic
+//! in it unwinds through the turn: drop the engine then.
+//!
+//! Diagnostics go to the `log` crate. In these pages `000 §n` names the section of the transport liveness contract that a
+//! rule comes from, and WIRE.md is the byte format, in the repository's `docs`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
 
@@ -47,10 +51,10 @@ mod config;
 mod engine;
 mod error;
 mod host;
-#[allow(dead_code, reason = "what only the mesh and fanout need waits for them")]
+#[allow(dead_code, reason = "what only the mesh needs waits for it")]
 mod io;
 mod link;
-#[allow(dead_code, reason = "what only fanout needs waits for it")]
+#[allow(dead_code, reason = "what only the mesh needs waits for it")]
 mod liveness;
 mod name;
 mod rotation;
@@ -58,7 +62,7 @@ mod slots;
 mod status;
 mod topology;
 mod turn;
-#[allow(dead_code, reason = "what only the mesh and fanout need waits for them")]
+#[allow(dead_code, reason = "what only the mesh needs waits for it")]
 mod wire;
 
 pub use clock::WATCH_STEP;

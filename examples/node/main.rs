@@ -7,6 +7,23 @@
 //! cargo run --example node -- publisher --channel ticks --bind tcp://127.0.0.1:5556 --publish EUR=1.1 --every 500
 //! cargo run --example node -- subscriber --channel ticks --connect tcp://127.0.0.1:5556 --subscribe EUR
 //! ```
+//!
+//! | `event` | carries beside `at_ms` |
+//! |---|---|
+//! | `listening` | `topology`, `name`, `rid`, `endpoint`, `completion` (null but on a mesh) |
+//! | `admitted`, `ready` | `topology`, `name`, `rid` |
+//! | `missed` | these and `asks` |
+//! | `lost` | these and `reason` |
+//! | `refused` (an attempt to connect failed) | `topology`, `name`, `endpoint`, `reason` |
+//! | `message`, `request` | `topology`, `name`, `rid`, `parts` (texts) |
+//! | `completed` | `outcome`, `parts` |
+//! | `publisher_ready`, `publisher_lost` | `topology`, `name`, `rid` (null if unknown), `endpoint`; when lost `reason` |
+//! | `published` | these and `topic`, `parts` |
+//! | `stall` | `unwatched_ms` |
+//! | `snapshot` | what `wakeful::Snapshot` holds |
+//! | `stopped` | nothing; the last line |
+//!
+//! Commands: `drain`, `pause`, `run`, `weight CHANNEL N`, `snapshot`, `stop`.
 // ci: server --channel orders --bind tcp://127.0.0.1:0 --for 2 --report 500
 // ci: publisher --channel ticks --bind tcp://127.0.0.1:0 --publish EUR=1.1 --every 100 --for 2 --report 500
 #![allow(clippy::disallowed_methods, reason = "a host has its own clock")]

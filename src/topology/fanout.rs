@@ -40,7 +40,7 @@ impl Publisher {
     }
 }
 
-/// What a Store says of one publisher.
+/// What a service registry says of one publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublisherDescriptor {
     /// Where it publishes.

@@ -14,7 +14,7 @@ use crate::topology::life::{self, READ_OUT_PAUSE};
 use crate::topology::{Core, News, witness};
 use receive::Records;
 
-/// What a turn did, what stopped it, and when the next one is wanted (DESIGN §3).
+/// What a turn did, what stopped it, and when the next one is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
