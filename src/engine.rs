@@ -36,7 +36,9 @@ impl Engine {
 
     /// Registers a server and lets it listen. Returns where: a port or path that stood open is filled in.
     pub fn serve(&mut self, server: Server) -> Result<BindEndpoint, RegisterError> {
-        register::serve(&mut self.core, server)
+        let registered = register::serve(&mut self.core, server);
+        self.core.io.wake();
+        registered
     }
 
     /// Registers a client; it begins to connect in the next turn.
@@ -87,7 +89,8 @@ impl Engine {
         }
     }
 
-    /// When the next turn is due at the latest, and why; none while nothing is registered. Work that is left is due now.
+    /// When the next turn is due at the latest, and why; none while only input can want one. Work that
+    /// is left is due now.
     pub fn next_due(&mut self) -> Option<NextDue> {
         let (at, reason) = turn::next_due(&mut self.core)?;
         Some(NextDue { at: self.core.clock.instant(at), reason })

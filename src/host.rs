@@ -446,7 +446,7 @@ impl Drop for Outbox<'_> {
     /// when the next turn is due: then the engine's descriptor is made readable, so that it stays honest.
     fn drop(&mut self) {
         let Some(due) = self.due else { return };
-        if self.core.io.settle() || self.core.is_pressed() || self.core.is_due_before(due) {
+        if self.core.io.has_work() || self.core.is_pressed() || self.core.is_due_before(due) {
             self.core.io.wake();
         }
     }
