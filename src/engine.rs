@@ -108,7 +108,8 @@ impl Engine {
     }
 
     /// Stops in order: peers are told, every pending request completes, every connection ends, the host hears of it all.
-    /// Nothing is left to be done afterwards, and nothing more can be registered or sent.
+    /// Nothing is left to be done afterwards, and nothing more can be registered or sent. It does not wait; dropping the
+    /// engine does, up to 200 ms, for the last records to leave.
     pub fn stop<H: Host>(&mut self, host: &mut H) {
         life::stop(&mut self.core);
         turn::tell_all(&mut self.core, host);
@@ -131,7 +132,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// As [`Engine::stop`], with nobody to tell.
+    /// As [`Engine::stop`], with nobody to tell. Waits up to 200 ms for the last records to leave.
     fn drop(&mut self) {
         life::stop(&mut self.core);
     }

@@ -75,7 +75,7 @@ pub enum Event<'a> {
     },
     /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason rules that out.
     Failed {
-        /// The client's channel.
+        /// The channel of the client or subscriber.
         channel: &'a ChannelName,
         /// What was dialled.
         endpoint: &'a Endpoint,
@@ -269,8 +269,8 @@ impl<'a> Outbox<'a> {
         fanout::set_publishers(self.core, channel, descriptors)
     }
 
-    /// Says whether the host takes application records now (000 §9). The last word counts, on every connection, also on
-    /// those to come. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
+    /// Says whether the host takes application records now (000 §9). The last word counts, on every connection to
+    /// a server or client, also on those to come; published records come all the same. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
     /// were set aside is judged all the same after 15 s, as `NoAnswerPaused`, and what was set aside goes with it.
     pub fn set_pressure(&mut self, pressure: Pressure) {
         self.core.set_pressure(pressure);
