@@ -36,7 +36,9 @@ impl Engine {
 
     /// Registers a server and lets it listen. Returns where: a port or path that stood open is filled in.
     pub fn serve(&mut self, server: Server) -> Result<BindEndpoint, RegisterError> {
-        register::serve(&mut self.core, server)
+        let registered = register::serve(&mut self.core, server);
+        self.core.io.wake();
+        registered
     }
 
     /// Registers a client; it begins to connect in the next turn.
@@ -87,7 +89,8 @@ impl Engine {
         }
     }
 
-    /// When the next turn is due at the latest, and why; none while nothing is registered. Work that is left is due now.
+    /// When the next turn is due at the latest, and why; none while only input can want one. Work that
+    /// is left is due now.
     pub fn next_due(&mut self) -> Option<NextDue> {
         let (at, reason) = turn::next_due(&mut self.core)?;
         Some(NextDue { at: self.core.clock.instant(at), reason })
@@ -105,7 +108,8 @@ impl Engine {
     }
 
     /// Stops in order: peers are told, every pending request completes, every connection ends, the host hears of it all.
-    /// Nothing is left to be done afterwards, and nothing more can be registered or sent.
+    /// Nothing is left to be done afterwards, and nothing more can be registered or sent. It does not wait; dropping the
+    /// engine does, up to 200 ms, for the last records to leave.
     pub fn stop<H: Host>(&mut self, host: &mut H) {
         life::stop(&mut self.core);
         turn::tell_all(&mut self.core, host);
@@ -128,7 +132,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// As [`Engine::stop`], with nobody to tell.
+    /// As [`Engine::stop`], with nobody to tell. Waits up to 200 ms for the last records to leave.
     fn drop(&mut self) {
         life::stop(&mut self.core);
     }

@@ -19,7 +19,7 @@ pub enum StartError {
     Io(#[from] IoError),
 }
 
-/// Why a server or client could not be registered, or its registration not be changed. Nothing was changed.
+/// Why a server, client, publisher or subscriber could not be registered, or its registration not be changed. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterError {

@@ -75,7 +75,7 @@ pub enum Event<'a> {
     },
     /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason rules that out.
     Failed {
-        /// The client's channel.
+        /// The channel of the client or subscriber.
         channel: &'a ChannelName,
         /// What was dialled.
         endpoint: &'a Endpoint,
@@ -269,8 +269,8 @@ impl<'a> Outbox<'a> {
         fanout::set_publishers(self.core, channel, descriptors)
     }
 
-    /// Says whether the host takes application records now (000 §9). The last word counts, on every connection, also on
-    /// those to come. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
+    /// Says whether the host takes application records now (000 §9). The last word counts, on every connection to
+    /// a server or client, also on those to come; published records come all the same. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
     /// were set aside is judged all the same after 15 s, as `NoAnswerPaused`, and what was set aside goes with it.
     pub fn set_pressure(&mut self, pressure: Pressure) {
         self.core.set_pressure(pressure);
@@ -446,7 +446,7 @@ impl Drop for Outbox<'_> {
     /// when the next turn is due: then the engine's descriptor is made readable, so that it stays honest.
     fn drop(&mut self) {
         let Some(due) = self.due else { return };
-        if self.core.io.settle() || self.core.is_pressed() || self.core.is_due_before(due) {
+        if self.core.io.has_work() || self.core.is_pressed() || self.core.is_due_before(due) {
             self.core.io.wake();
         }
     }

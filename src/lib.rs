@@ -54,7 +54,6 @@ mod host;
 #[allow(dead_code, reason = "what only the mesh needs waits for it")]
 mod io;
 mod link;
-#[allow(dead_code, reason = "what only the mesh needs waits for it")]
 mod liveness;
 mod name;
 mod rotation;

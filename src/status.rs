@@ -1,5 +1,6 @@
 //! A copy of what the engine knows at one moment (000 §9): for operators and tests, never for the engine itself.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase};
@@ -52,7 +53,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct IntentStatus {
-    /// The client's channel.
+    /// The channel of the client or subscriber.
     pub channel: ChannelName,
     /// What is dialled.
     pub endpoint: Endpoint,
@@ -70,6 +71,15 @@ pub enum LastFailure {
     Failed(Failure),
     /// The connection was lost.
     Lost(LostReason),
+}
+
+impl fmt::Display for LastFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => failure.fmt(f),
+            Self::Lost(reason) => reason.fmt(f),
+        }
+    }
 }
 
 /// The states that 000 §9 tells apart; the last failure stands beside them.

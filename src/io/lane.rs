@@ -1,6 +1,6 @@
 //! One lane: a ZeroMQ socket, its monitor's reader, and every option they are opened with.
 //!
-//! The options are the measured ones of DESIGN §4. It knows nothing of the poller and of other lanes.
+//! Each option was measured; `tests/real_libzmq` holds what was found. It knows nothing of the poller and of other lanes.
 
 use std::fs;
 use std::io;

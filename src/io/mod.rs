@@ -9,8 +9,6 @@
 //!   nothing more is said of it until `receive` finds it empty. Whoever keeps such a lane must not wait on the descriptor;
 //! * [`Io::settle`], at the end of a turn and after calls outside of one, asks the lanes touched since; if it finds
 //!   input, or if earlier work came up, [`Io::wake`] makes the descriptor readable. [`Io::poll`] settles before it sleeps.
-//!
-//! This struct is the seam behind which the simulator stands.
 
 mod contexts;
 mod error;
@@ -130,8 +128,7 @@ impl Io {
     /// Looks for what changed and waits for it up to `timeout` (for ever if there is none), less if input waits already
     /// or a signal comes. Takes in all the monitors have to say.
     pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> Result<(), IoError> {
-        let waiting = self.settle() || !self.heard.is_empty();
-        let mut timeout = if waiting { Some(Duration::ZERO) } else { timeout };
+        let mut timeout = if self.has_work() { Some(Duration::ZERO) } else { timeout };
         // The list is taken while it is walked: a monitor read on the way may free a lane.
         let mut wakeups = mem::replace(&mut self.wakeups, mio::Events::with_capacity(0));
         let looked = loop {
@@ -178,6 +175,11 @@ impl Io {
             self.listed.pop_front();
         }
         false
+    }
+
+    /// Whether anything came in that the caller has not taken: input on a lane, or what a monitor said.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.settle() || !self.heard.is_empty()
     }
 
     /// Makes the descriptor readable, until the next look at the poller. Costs nothing where it was made so before.

@@ -1,6 +1,7 @@
 //! One physical connection: which end of it we are, how far it has come, and what it is owed. It is never reused after
 //! it ends. It knows no socket and no other connection.
 
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -103,6 +104,36 @@ pub enum Failure {
     NoSocket,
 }
 
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Orderly => "the peer stopped",
+            Self::Transport => "the transport ended",
+            Self::Silence(silence) => return silence.fmt(f),
+            Self::Protocol => "the peer broke the protocol",
+            Self::Rejected(reason) => return write!(f, "the peer rejected the connection: {reason}"),
+            Self::NeverReady => "admitted, but not ready in time",
+            Self::Closed => "closed by this host",
+            Self::Retired => "no longer named by this host's descriptors",
+            Self::Stopped => "this host stopped",
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreachable => "unreachable",
+            Self::NotZeroMq => "what answers speaks no ZeroMQ that fits",
+            Self::TimedOut => "no admission or first record in time",
+            Self::Refused(reason) => return write!(f, "refused: {reason}"),
+            Self::Unexpected(reason) => return write!(f, "not what was expected: {reason}"),
+            Self::Protocol => "the other side broke the protocol",
+            Self::NoSocket => "the system had no socket for it",
+        })
+    }
+}
+
 /// Which end of the connection we are.
 #[derive(Debug)]
 pub(crate) enum Side {
@@ -163,7 +194,7 @@ pub(crate) struct Owed {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
-    /// The registered server or client it belongs to.
+    /// The registered end that it belongs to, by number.
     pub(crate) channel: u32,
     /// The lane its records come and go by.
     pub(crate) lane: u32,

@@ -13,6 +13,7 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::time::Duration;
 
 use slab::Slab;
@@ -97,6 +98,18 @@ pub enum Silence {
     NotAskable,
     /// A publisher sent no record for 15 s of watched time.
     NoRecord,
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => "no answer to three probes",
+            Self::NoAnswerUnread => "no answer to three probes, and more input of its lane unread",
+            Self::NoAnswerPaused => "no answer to three probes, and this host paused",
+            Self::NotAskable => "no room for a probe to it",
+            Self::NoRecord => "no record of the publisher",
+        })
+    }
 }
 
 /// A check that ended by its deadline. It is already forgotten here.

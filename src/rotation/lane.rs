@@ -21,7 +21,7 @@ pub(crate) enum Stop {
     TurnTime,
 }
 
-/// What the last rotation can say about a lane for a verdict (DESIGN §2).
+/// What the last rotation can say about a lane for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looked {
     /// Not every connection behind the lane had its chance.

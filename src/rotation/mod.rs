@@ -1,4 +1,4 @@
-//! Whose turn it is to be read: the ready set, the cursor, the three caps and the holds (DESIGN §3, 000 §4).
+//! Whose turn it is to be read: the ready set, the cursor, the three caps and the holds (000 §4).
 //!
 //! Every lane with unread input, or with records held, is in the ready set, a ring whose head is the lane right after
 //! the one where the last rotation stopped. A rotation serves each lane at most once: a dedicated lane until its one
@@ -48,17 +48,17 @@ mod world;
 
 use slab::Slab;
 
-#[allow(unused_imports, reason = "the config and the turn that name these stand later")]
 pub(crate) use self::{
     caps::{
         BYTES_DEFAULT, BYTES_MAX, BYTES_MIN, COUNT_CAP, Caps, HoldLimits, Load, TIME_DEFAULT, TIME_MAX,
         TIME_MIN, TURN_TIME_DEFAULT, TURN_TIME_MAX, TURN_TIME_MIN,
     },
-    lane::{Looked, Stop},
-    meter::STRIDE_MAX,
-    peer::{Cap, Counters},
-    serve::{End, Held, Offer, Report, Service},
+    lane::Looked,
+    peer::Counters,
+    serve::{End, Offer, Report, Service},
 };
+#[cfg(test)]
+pub(crate) use self::{lane::Stop, meter::STRIDE_MAX, peer::Cap};
 
 use self::lane::{Kind, Lane};
 use self::meter::Meter;

@@ -28,6 +28,7 @@ const RECORDS_PER_REFRESH: u32 = 32;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is registered"]
 pub struct Publisher {
     channel: ChannelName,
     bind: BindEndpoint,
@@ -62,6 +63,7 @@ pub struct PublisherDescriptor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is registered"]
 pub struct Subscriber {
     channel: ChannelName,
     endpoints: Vec<Endpoint>,
@@ -76,21 +78,18 @@ impl Subscriber {
     }
 
     /// Adds a publisher by its endpoint.
-    #[must_use]
     pub fn publisher(mut self, endpoint: Endpoint) -> Self {
         self.endpoints.push(endpoint);
         self
     }
 
     /// Adds a publisher by its descriptor; [`Outbox::set_publishers`](crate::Outbox::set_publishers) replaces them all.
-    #[must_use]
     pub fn described_publisher(mut self, descriptor: PublisherDescriptor) -> Self {
         self.descriptors.push(descriptor);
         self
     }
 
     /// Adds a filter: records whose topic begins with `prefix` are delivered; the empty prefix is all.
-    #[must_use]
     pub fn filter(mut self, prefix: &[u8]) -> Self {
         self.filters.push(prefix.to_vec());
         self

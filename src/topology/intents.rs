@@ -1,5 +1,5 @@
 //! Wishes for connections: when each is tried, how its last attempt ended, and when it is given up. Reconnecting is ours
-//! alone (DESIGN §4): a fresh lane for every attempt, redone from the handshake, reusing nothing.
+//! alone: a fresh lane for every attempt, redone from the handshake, reusing nothing.
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ pub(crate) mod table;
 pub(crate) mod witness;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,7 +175,7 @@ pub(crate) struct Due {
     read_out: usize,
 }
 
-/// One registered server or client of a ClientServer channel.
+/// One registered end of a channel: a server, a client, a publisher or a subscriber.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: ChannelName,
@@ -259,7 +260,8 @@ impl Channels {
     }
 }
 
-/// Whether the host takes application records now (000 §9). It changes neither readiness nor any deadline.
+/// Whether the host takes application records now (000 §9). It changes neither readiness nor any deadline, and does not
+/// apply to what publishers send: that is delivered all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pressure {
     /// They are delivered.
@@ -295,6 +297,17 @@ pub enum Unanswered {
     RouteLost,
     /// This host stopped.
     Shutdown,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "timed out",
+            Self::Cancelled => "cancelled",
+            Self::RouteLost => "its connection was lost",
+            Self::Shutdown => "this host stopped",
+        })
+    }
 }
 
 /// What is only counted. Each is a total since the engine was made.

@@ -1,5 +1,5 @@
 //! Control records and the slots they wait for. Each connection is owed at most one ask, one ACK, one greeting and one
-//! update; all are retried first in every turn, and while one is owed the next free slot belongs to it (DESIGN §2).
+//! update; all are retried first in every turn, and while one is owed the next free slot belongs to it.
 
 use super::Core;
 use super::life;

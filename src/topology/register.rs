@@ -26,6 +26,7 @@ const WEIGHT_DEFAULT: Weight = match Weight::new(100) {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is registered"]
 pub struct Server {
     channel: ChannelName,
     node: Node,
@@ -44,6 +45,7 @@ pub struct Server {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until it is registered"]
 pub struct Client {
     channel: ChannelName,
     node: Node,
@@ -72,14 +74,12 @@ macro_rules! says_of_itself {
     ($end:ident) => {
         impl $end {
             /// Sets the lifecycle generation: another one for each run of the process.
-            #[must_use]
             pub fn generation(mut self, generation: Generation) -> Self {
                 self.node.generation = generation;
                 self
             }
 
             /// Sets the security identity that it shows to its peers.
-            #[must_use]
             pub fn security(mut self, security: SecurityId) -> Self {
                 self.node.security = security;
                 self
@@ -91,7 +91,6 @@ macro_rules! says_of_itself {
             /// as long as the 15 s deadline, and the peer of a larger one is judged although bytes flow. So choose a limit
             /// well below what the slowest link carries in 15 s, and send what is larger in pieces, each after the answer
             /// to the one before: a queue of pieces delays a check signal as much as one large record.
-            #[must_use]
             pub fn message_bytes_max(mut self, bytes: u32) -> Self {
                 self.node.bytes_max = bytes;
                 self
@@ -111,14 +110,12 @@ impl Server {
 
     /// Sets the endpoint at which clients reach it, where that is not the one it binds. Without it a server bound to a
     /// wildcard host advertises none.
-    #[must_use]
     pub fn advertised(mut self, endpoint: Endpoint) -> Self {
         self.advertised = Some(endpoint);
         self
     }
 
     /// Sets the weight with which clients pick it, 0 to 10,000.
-    #[must_use]
     pub fn weight(mut self, weight: Weight) -> Self {
         self.weight = weight;
         self
@@ -132,14 +129,12 @@ impl Client {
     }
 
     /// Adds a server, whoever it turns out to be.
-    #[must_use]
     pub fn server(mut self, endpoint: Endpoint) -> Self {
         self.servers.push((endpoint, Expects::default()));
         self
     }
 
     /// Adds a server that must show this RID, and this generation and security identity where they are given.
-    #[must_use]
     pub fn expected_server(
         mut self,
         endpoint: Endpoint,

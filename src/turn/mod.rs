@@ -28,7 +28,7 @@ pub struct Report {
     pub stopped: Stopped,
     /// More can be done at once: turn again as soon as the host can, without waiting for the descriptor.
     pub work_left: bool,
-    /// When the next turn is due at the latest; none while nothing is registered.
+    /// When the next turn is due at the latest; none while only input can want one. Work that is left is due now.
     pub next: Option<NextDue>,
 }
 
@@ -140,14 +140,13 @@ pub(crate) fn tell_all<H: Host>(core: &mut Core, host: &mut H) {
 }
 
 fn report(core: &mut Core, received: rotation::Report) -> Report {
-    let work_left = core.io.settle() || core.is_pressed();
     let stopped = match received.end {
         rotation::End::Empty => Stopped::Empty,
         rotation::End::Round => Stopped::Shares,
         rotation::End::TurnTime => Stopped::TurnTime,
     };
     let next = next_due(core);
-    let work_left = work_left || next.is_some_and(|(at, _)| at <= core.watch.moment().now);
+    let work_left = next.is_some_and(|(at, _)| at <= core.watch.moment().now);
     Report {
         records: received.records,
         bytes: received.bytes,
@@ -158,9 +157,11 @@ fn report(core: &mut Core, received: rotation::Report) -> Report {
     }
 }
 
-/// When the next turn is wanted at the latest, and why.
+/// When the next turn is wanted at the latest, and why. To find input may eat the wake-up that would have told of it, so
+/// what is found is due now.
 pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
     let moment = core.watch.moment();
+    let work_left = core.io.has_work() || core.is_pressed();
     let table = &core.table;
     let handshake = core.agenda.handshake_at(&moment, |id| {
         table.find(id).is_some_and(|connection| !connection.is_ready() && !connection.has_ended())
@@ -171,7 +172,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
         Why::Watch => (at, DueReason::Watch),
     });
     [
-        core.is_pressed().then_some((moment.now, DueReason::WorkLeft)),
+        work_left.then_some((moment.now, DueReason::WorkLeft)),
         liveness,
         handshake.map(|at| (at, DueReason::Watch)),
         life::is_reading_out(core).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),

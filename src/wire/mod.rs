@@ -16,13 +16,7 @@ mod refusal;
 mod tests;
 mod values;
 
-pub use self::{
-    outcome::ErrorKind,
-    refusal::{RejectReason, UnknownReason},
-    values::HostState,
-};
-// The beacon and the mesh's commands are named by the topologies that come after ClientServer.
-#[allow(unused_imports)]
+#[allow(unused_imports, reason = "some are named by tests alone, some by the mesh to come")]
 pub(crate) use self::{
     admission::{Admission, AdmissionChange, Channels, Extensions, RevisionOrder, UpdateFault},
     beacon::{BEACON_PAYLOAD, FanoutRecord, RESERVED_TOPIC, classify},
@@ -31,4 +25,9 @@ pub(crate) use self::{
     outcome::Outcome,
     record::{Allowed, PARTS_MAX, Record},
     values::{Command, Correlation, Lane, Name, Pair, ProbeId, Revision, Role, Sender, Topology},
+};
+pub use self::{
+    outcome::ErrorKind,
+    refusal::{RejectReason, UnknownReason},
+    values::HostState,
 };

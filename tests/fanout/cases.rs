@@ -23,7 +23,7 @@ fn case_13_a_full_queue_and_60_s_without_a_turn_end_no_publisher() {
         }
     }
     stage.node.now += s(60);
-    stage.until("the queue read", |stage| stage.published().len() >= 1_000 && !stage.node.turn().work_left);
+    stage.until("the queue read", |stage| !stage.node.turn().work_left && stage.published().len() >= 1_000);
     stage.beats = vec![true, true];
     stage.follow(s(120));
     assert!(stage.is_ready(0) && stage.is_ready(1));
