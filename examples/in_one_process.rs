@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 println!("trader:  the answer is {}", String::from_utf8_lossy(&parts.concat()));
                 return Ok(());
             }
-            Some(Owned::Failed { failure, .. }) => return Err(format!("no connection: {failure:?}").into()),
+            Some(Owned::Failed { failure, .. }) => return Err(format!("no connection: {failure}").into()),
             _ => {}
         }
     }

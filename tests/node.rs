@@ -214,7 +214,7 @@ fn sigint_and_sigterm_stop_in_order() {
 
 #[test]
 fn a_node_ends_after_its_time_and_reports_in_between() {
-    let mut node = Node::start("server --channel c --bind ipc://* --for 2 --report 200");
+    let mut node = Node::start("server --channel c --bind tcp://127.0.0.1:0 --for 2 --report 200");
     assert!(node.end().success());
     let reports = node.all("snapshot").len();
     assert!((5..=10).contains(&reports), "{reports} reports in 2 s");

@@ -137,3 +137,20 @@ fn many_attempts_that_are_due_at_once_are_begun_over_several_turns() {
     }
     assert_eq!(begun(&node), MANY);
 }
+
+#[test]
+fn input_that_a_call_between_turns_found_is_due_now() {
+    let (server, mut node) = Raw::ready_server("server");
+    settle(&mut [&mut node]);
+    assert_ne!(node.engine.next_due().unwrap().reason, DueReason::WorkLeft);
+    server.send(&raw::reply(7, 0), &[]);
+    // Each send may eat the wake-up of what has arrived by then.
+    for _ in 0..500 {
+        node.engine.outbox().send(&channel(), &[b"word"]).unwrap();
+        if node.engine.next_due().unwrap().reason == DueReason::WorkLeft {
+            return;
+        }
+        std::thread::sleep(ms(1));
+    }
+    panic!("what arrived is not called due");
+}

@@ -64,6 +64,19 @@ impl Inbound {
         self.begin(self.routed);
     }
 
+    /// Lets go of what is left of longer records, if that is more than `bytes_max`. For a record that is kept: nobody
+    /// counts those bytes as its own.
+    pub(crate) fn forget_rest(&mut self, bytes_max: usize) {
+        if self.rest() > bytes_max {
+            self.messages.truncate(self.len);
+        }
+    }
+
+    /// How many bytes are left of longer records.
+    pub(super) fn rest(&self) -> usize {
+        self.messages[self.len..].iter().map(|message| message.len()).sum()
+    }
+
     /// Reads the next record of `socket`; false if there is none now, and then this one is empty.
     pub(super) fn fill(&mut self, socket: &zmq::Socket, routed: bool) -> bool {
         self.begin(routed);

@@ -60,7 +60,7 @@ pub struct NextDue {
 pub enum DueReason {
     /// Something was left undone.
     WorkLeft,
-    /// A probe is due.
+    /// A probe or a beacon is due.
     Ask,
     /// A silent peer is to be looked at.
     Look,

@@ -26,6 +26,7 @@ pub(super) struct Records {
 impl Records {
     /// Takes the record just read, to be kept.
     fn take(&mut self) -> Box<Inbound> {
+        self.inbound.forget_rest(SPARE_BYTES_MAX);
         std::mem::replace(&mut self.inbound, self.spares.pop().unwrap_or_default())
     }
 

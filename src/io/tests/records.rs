@@ -37,6 +37,24 @@ fn a_record_goes_there_and_back_with_all_its_frames() {
 }
 
 #[test]
+fn a_short_record_that_is_kept_can_let_go_of_what_a_long_one_left() {
+    let io = &mut io();
+    let (router, dealer, _) = pair(io);
+    io.send(dealer, None, b"long", &[b"small", &[0; 4096]]).unwrap();
+    let mut record = record_of(io, router);
+    assert_eq!(record.rest(), 0);
+    io.send(dealer, None, b"short", &[]).unwrap();
+    // To find nothing would clear the record.
+    assert_eq!(io.lane(router).unwrap().socket.as_ref().unwrap().poll(zmq::POLLIN, 10_000), Ok(1));
+    assert!(io.receive(router, &mut record));
+    assert_eq!((record.head(), record.bytes(), record.rest()), (&b"short"[..], 5, 5 + 4096));
+    record.forget_rest(8192);
+    assert_eq!(record.rest(), 5 + 4096, "little is not worth letting go of");
+    record.forget_rest(1024);
+    assert_eq!((record.head(), record.parts().len(), record.rest()), (&b"short"[..], 0, 0));
+}
+
+#[test]
 fn a_router_addresses_a_bound_router_by_its_identity() {
     let io = &mut io();
     let (bound, endpoint) = listen(io, b'C');
