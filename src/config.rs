@@ -40,7 +40,8 @@ pub struct Config {
     /// Records that a paused host lets the engine set aside from each lane before it stops reading it (000 §9). Default
     /// 10,000, 1 to 1,000,000. Behind a full one probes are not answered either, and 000 §3 applies to all behind it.
     pub pause_records_max: u32,
-    /// The same in bytes: the memory that a pause can take for each lane, and one record. Default 64 MiB, 64 KiB to 4 GiB.
+    /// The same in bytes of what the records carry, for each lane, and one record more. Default 64 MiB, 64 KiB to 4 GiB. A
+    /// frame takes some 64 bytes beside what it carries, so many small parts take more memory than they count.
     pub pause_bytes_max: u64,
     /// Connections of all topologies together, those included whose end is not physical yet. Default 10,000, 1 to
     /// 1,000,000. Above it a newcomer is refused (`resourceLimit`). A connection takes about 1 KiB of the engine's own

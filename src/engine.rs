@@ -101,7 +101,8 @@ impl Engine {
         Outbox::between_turns(&mut self.core)
     }
 
-    /// Takes the host out of its peers' selection, or back in. Connections stay, and accepted work goes on (000 §7).
+    /// Takes the host out of its peers' selection, or back in. Connections stay, and accepted work goes on (000 §7); new
+    /// calls of its own are refused with `ShuttingDown` (000 §5).
     pub fn drain(&mut self, draining: bool) {
         life::set_state(&mut self.core, if draining { HostState::Draining } else { HostState::Serving });
         self.core.io.wake();

@@ -285,7 +285,8 @@ impl<'a> Outbox<'a> {
     fn pick(&mut self, channel: &ChannelName, parts: &[&[u8]]) -> Result<u32, SendError> {
         check_parts(parts, 1)?;
         let core = &mut *self.core;
-        if core.host_state == HostState::Stopped {
+        // A host that leaves selects no new targets (000 §5); what it has accepted goes on.
+        if core.host_state != HostState::Serving {
             return Err(SendError::ShuttingDown);
         }
         let index = core.channels.client(channel).ok_or(SendError::UnknownChannel)?;

@@ -71,3 +71,20 @@ fn a_peer_whose_answers_wait_behind_a_pause_is_judged_and_the_reason_says_so() {
         .collect();
     assert_eq!(reasons, vec![LostReason::Silence(Silence::NoAnswerPaused)]);
 }
+
+#[test]
+fn a_draining_host_makes_no_new_calls_and_keeps_its_connections() {
+    let (mut server, mut client) = pair();
+    client.engine.drain(true);
+    settle(&mut [&mut server, &mut client]);
+    let sent = client.engine.outbox().send(&channel(), &[b"new work"]);
+    assert_eq!(sent, Err(SendError::ShuttingDown));
+    assert_eq!((server.ready_peers(), client.ready_peers()), (1, 1));
+    client.engine.drain(false);
+    client.send("again");
+    let mut received = Vec::new();
+    until(&mut [&mut server, &mut client], "delivered", |nodes| {
+        received.extend(texts(nodes[0]));
+        received == ["again"]
+    });
+}
