@@ -32,34 +32,45 @@ const fn window(base: Duration) -> Duration {
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     base: Duration,
-    /// Of the generator.
+    draws: Draws,
+}
+
+/// A seeded sequence of numbers, SplitMix64: small, fast, and good from any seed.
+#[derive(Debug, Clone)]
+pub(crate) struct Draws {
     state: u64,
+}
+
+impl Draws {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
 }
 
 impl Backoff {
     /// Starts at the floor. Connections that may lose the same peer want different seeds, however near each other.
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { base: RETRY_FLOOR, state: seed }
+        Self { base: RETRY_FLOOR, draws: Draws::new(seed) }
     }
 
     /// How long to wait before the next attempt; the base then doubles, up to the ceiling.
     pub(crate) fn next(&mut self) -> Duration {
         let base = self.base;
         self.base = (base * 2).min(RETRY_CEILING);
-        base + part(window(base), self.draw())
+        base + part(window(base), self.draws.next())
     }
 
     /// Back to the floor: an attempt came through.
     pub(crate) fn reset(&mut self) {
         self.base = RETRY_FLOOR;
-    }
-
-    /// SplitMix64: small, fast, and good from any seed.
-    fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::clock::{Clock, ClockTime, Watch};
 use crate::config::Config;
 use crate::io::{Inbound, Io};
-use crate::link::backoff::Backoff;
+use crate::link::backoff::{Backoff, Draws};
 use crate::link::connection::{Failure, LostReason, Peer};
 use crate::link::publisher::Source;
 use crate::link::replies::Replies;
@@ -65,7 +65,7 @@ pub(crate) struct Core {
     pub(crate) news: VecDeque<News>,
     /// The head being written.
     pub(crate) head: Vec<u8>,
-    seed: u64,
+    draws: Draws,
 }
 
 impl Core {
@@ -93,17 +93,14 @@ impl Core {
             verdicts_left: false,
             news: VecDeque::new(),
             head: Vec::new(),
-            seed,
+            draws: Draws::new(seed),
             config,
         }
     }
 
     /// The next number of this engine's seeded sequence.
     pub(crate) fn draw(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.seed ^ self.seed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
+        self.draws.next()
     }
 
     /// The time at which a call is made: now, or the last turn's time if the host gave it a later one.

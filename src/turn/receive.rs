@@ -9,7 +9,7 @@ use crate::topology::table::Behind;
 use crate::topology::{Core, Pressure, fanout, life};
 use crate::wire::{Outcome, Record};
 
-/// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames.
+/// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames, and what they still carry.
 const SPARES_MAX: usize = 256;
 /// A spare record lets go of what it carried only above this: receiving into used messages costs less.
 const SPARE_BYTES_MAX: usize = 1024;
