@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         server.serve(Server::new(orders.clone(), Rid::new("gateway")?, "tcp://127.0.0.1:0".parse()?))?;
     let mut gateway = |event: Event<'_>, outbox: &mut Outbox<'_>| match event {
         Event::Ready { peer } => println!("gateway: {} is ready", peer.rid()),
-        Event::Message { peer, parts } => println!("gateway: {} says {}", peer.rid(), text(parts)),
-        Event::Request { peer, parts, token } => {
+        Event::Message { peer, parts, .. } => println!("gateway: {} says {}", peer.rid(), text(parts)),
+        Event::Request { peer, parts, token, .. } => {
             println!("gateway: {} asks {}", peer.rid(), text(parts));
             outbox.reply(token, &[b"101.25"]).expect("it has just asked, so there is a way back");
         }

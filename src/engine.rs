@@ -12,6 +12,7 @@ use crate::io::{Io, Limits};
 use crate::name::BindEndpoint;
 use crate::status::Snapshot;
 use crate::topology::fanout::{self, Publisher, Subscriber};
+use crate::topology::node::{self, MeshBound, MeshNode};
 use crate::topology::register::{self, Client, Server};
 use crate::topology::{Core, life};
 use crate::turn::{self, Buffers, NextDue, Report};
@@ -44,6 +45,14 @@ impl Engine {
     /// Registers a client; it begins to connect in the next turn.
     pub fn connect(&mut self, client: Client) -> Result<(), RegisterError> {
         let registered = register::connect(&mut self.core, client);
+        self.core.io.wake();
+        registered
+    }
+
+    /// Registers a node of a RouteMesh. It begins to connect in the next turn. Returns where it listens, if it does: a
+    /// port or path that stood open is filled in.
+    pub fn join(&mut self, node: MeshNode) -> Result<Option<MeshBound>, RegisterError> {
+        let registered = node::join(&mut self.core, node);
         self.core.io.wake();
         registered
     }

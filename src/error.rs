@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::config::ConfigError;
 use crate::io::IoError;
-use crate::name::{BindEndpoint, ChannelName, Endpoint};
+use crate::name::{BindEndpoint, ChannelName, Endpoint, MeshName, Rid, TopologyName};
 use crate::wire::PARTS_MAX;
 
 /// Why an engine could not be made. Nothing is left behind.
@@ -62,13 +62,57 @@ pub enum RegisterError {
         /// The channel.
         channel: ChannelName,
     },
-    /// A client or subscriber names one endpoint twice.
-    #[error("endpoint {endpoint} is named twice for channel {channel}")]
+    /// One endpoint is named twice.
+    #[error("endpoint {endpoint} is named twice for {topology}")]
     EndpointTwice {
-        /// The channel.
-        channel: ChannelName,
+        /// The mesh or channel.
+        topology: TopologyName,
         /// The endpoint.
         endpoint: Endpoint,
+    },
+    /// This engine already has a node of that mesh.
+    #[error("mesh {mesh} already has a node here")]
+    SecondMesh {
+        /// The mesh.
+        mesh: MeshName,
+    },
+    /// This engine has no node of that mesh.
+    #[error("mesh {mesh} has no node here")]
+    UnknownMesh {
+        /// The mesh.
+        mesh: MeshName,
+    },
+    /// One channel name belongs to one topology.
+    #[error("channel {channel} is registered in another topology here: {topology}")]
+    ChannelElsewhere {
+        /// The channel.
+        channel: ChannelName,
+        /// Where it is registered.
+        topology: TopologyName,
+    },
+    /// A mesh node serves one channel twice.
+    #[error("channel {channel} is served twice by one node")]
+    ChannelTwice {
+        /// The channel.
+        channel: ChannelName,
+    },
+    /// A mesh node serves more channels than [`SERVES_MAX`](crate::SERVES_MAX).
+    #[error("{channels} channels; one node serves at most 1000")]
+    TooManyChannels {
+        /// How many there were.
+        channels: usize,
+    },
+    /// One node is described twice.
+    #[error("node {rid} is described twice")]
+    NodeTwice {
+        /// Its RID.
+        rid: Rid,
+    },
+    /// A mesh node tells its peers where to dial it, and nobody can dial a wildcard host.
+    #[error("{endpoint} cannot be dialled; say which endpoints to advertise")]
+    NotDialable {
+        /// What was to be bound.
+        endpoint: BindEndpoint,
     },
     /// Nothing of that kind is registered for that channel here.
     #[error("channel {channel} has no such registration here")]
@@ -113,6 +157,9 @@ pub enum SendError {
     /// No client or publisher of that channel is registered here. A server can start nothing towards its clients.
     #[error("this engine has no client or publisher of that channel")]
     UnknownChannel,
+    /// No node of that mesh is registered here.
+    #[error("this engine has no node of that mesh")]
+    UnknownMesh,
     /// The topic of the liveness beacon is no application's (000 §4).
     #[error("the topic 01 5A 4C 46 31 is reserved for the liveness beacon")]
     ReservedTopic,

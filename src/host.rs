@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::error::{NoRoute, RegisterError, SendError};
 use crate::io::{self, Parts};
-use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Peer};
+use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Peer, Side};
 use crate::link::publisher::Source;
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
-use crate::name::{ChannelName, Endpoint, Weight};
+use crate::name::{ChannelName, Endpoint, MeshName, Rid, TopologyName, Weight};
 use crate::topology::fanout::{self, PublisherDescriptor};
-use crate::topology::selection::{Fitness, Selection};
-use crate::topology::table::IntentPhase;
-use crate::topology::{ChannelEnd, Core, Due, News, Pressure, Unanswered, life};
+use crate::topology::node::{self, NodeEndpoint};
+use crate::topology::roster::{NodeDescriptor, Route};
+use crate::topology::{Core, Due, News, Pressure, Unanswered, client_server, life, mesh};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
 /// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
@@ -75,8 +75,8 @@ pub enum Event<'a> {
     },
     /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason rules that out.
     Failed {
-        /// The channel of the client or subscriber.
-        channel: &'a ChannelName,
+        /// The mesh, or the channel of the client or subscriber.
+        topology: &'a TopologyName,
         /// What was dialled.
         endpoint: &'a Endpoint,
         /// Why.
@@ -86,6 +86,8 @@ pub enum Event<'a> {
     Message {
         /// From whom.
         peer: &'a Peer,
+        /// The channel it was sent to; none if it was sent to this node of a mesh itself.
+        channel: Option<&'a str>,
         /// Its 1 to 255 parts.
         parts: Parts<'a>,
     },
@@ -93,6 +95,8 @@ pub enum Event<'a> {
     Request {
         /// From whom.
         peer: &'a Peer,
+        /// The channel it was sent to; none if it was sent to this node of a mesh itself.
+        channel: Option<&'a str>,
         /// Its 1 to 255 parts.
         parts: Parts<'a>,
         /// The right to answer it, once.
@@ -145,6 +149,36 @@ pub enum Completion<'a> {
     Unanswered(Unanswered),
 }
 
+/// Where a message or request goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target<'a> {
+    /// One server of a channel that this engine is a client of, picked by weight.
+    Channel(&'a ChannelName),
+    /// One node of a mesh that serves this channel, picked by weight; it can be this node itself.
+    MeshChannel(&'a MeshName, &'a ChannelName),
+    /// This node of a mesh.
+    Node(&'a MeshName, &'a Rid),
+}
+
+impl<'a> From<&'a ChannelName> for Target<'a> {
+    fn from(channel: &'a ChannelName) -> Self {
+        Self::Channel(channel)
+    }
+}
+
+impl<'a> From<(&'a MeshName, &'a ChannelName)> for Target<'a> {
+    fn from((mesh, channel): (&'a MeshName, &'a ChannelName)) -> Self {
+        Self::MeshChannel(mesh, channel)
+    }
+}
+
+impl<'a> From<(&'a MeshName, &'a Rid)> for Target<'a> {
+    fn from((mesh, rid): (&'a MeshName, &'a Rid)) -> Self {
+        Self::Node(mesh, rid)
+    }
+}
+
 /// Sends and replies, at once, with the result in hand. A host has one in [`Host::on_event`]; outside a turn
 /// [`Engine::outbox`](crate::Engine::outbox) lends one.
 #[derive(Debug)]
@@ -164,31 +198,53 @@ impl<'a> Outbox<'a> {
         Self { core, due }
     }
 
-    /// Sends a message of 1 to 255 parts to one server of a channel that this engine is a client of. It is sent once, to
-    /// one server, and never again to another (000 §6).
-    pub fn send(&mut self, channel: &ChannelName, parts: &[&[u8]]) -> Result<(), SendError> {
-        let index = self.pick(channel, parts)?;
+    /// Sends a message of 1 to 255 parts to one peer. It is sent once, to one peer, and never again to another (000 §6).
+    ///
+    /// ```
+    /// use wakeful::{ChannelName, Config, Engine, MeshName, MeshNode, NoRoute, Rid, SendError};
+    /// let (mesh, matches) = (MeshName::new("lobby")?, ChannelName::new("matches")?);
+    /// let mut engine = Engine::new(Config::default())?;
+    /// engine.join(MeshNode::new(mesh.clone(), Rid::new("game-3")?))?;
+    /// let sent = engine.outbox().send((&mesh, &matches), &[b"who plays?"]);
+    /// assert_eq!(sent, Err(SendError::RouteNotConnected(NoRoute::NotFound)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send<'t>(&mut self, to: impl Into<Target<'t>>, parts: &[&[u8]]) -> Result<(), SendError> {
+        let to = to.into();
+        let index = self.pick(to, parts)?;
         self.core.head.clear();
-        Record::ChannelSend { channel: Name::from(channel) }.emit(&mut self.core.head);
+        match to {
+            Target::Channel(channel) | Target::MeshChannel(_, channel) => {
+                Record::ChannelSend { channel: Name::from(channel) }
+            }
+            Target::Node(..) => Record::NodeSend,
+        }
+        .emit(&mut self.core.head);
         self.transmit(index, parts)
     }
 
     /// Sends a request of 1 to 255 parts likewise. It ends exactly once, with [`Event::Completed`], after `timeout` of
     /// clock time at the latest.
-    pub fn request(
+    pub fn request<'t>(
         &mut self,
-        channel: &ChannelName,
+        to: impl Into<Target<'t>>,
         parts: &[&[u8]],
         timeout: Duration,
     ) -> Result<RequestId, SendError> {
-        let index = self.pick(channel, parts)?;
+        let to = to.into();
+        let index = self.pick(to, parts)?;
         let deadline = self.core.clock_now().plus(timeout);
         let request = self.core.requests.begin(index, deadline).map_err(|_| SendError::TooManyRequests)?;
         let sent =
             Correlation::new(request.correlation()).map_or(Err(SendError::TooManyRequests), |correlation| {
                 self.core.head.clear();
-                Record::ChannelRequest { correlation, channel: Name::from(channel) }
-                    .emit(&mut self.core.head);
+                match to {
+                    Target::Channel(channel) | Target::MeshChannel(_, channel) => {
+                        Record::ChannelRequest { correlation, channel: Name::from(channel) }
+                    }
+                    Target::Node(..) => Record::NodeRequest { correlation },
+                }
+                .emit(&mut self.core.head);
                 self.transmit(index, parts)
             });
         match sent {
@@ -221,13 +277,13 @@ impl<'a> Outbox<'a> {
         was_pending
     }
 
-    /// Gives a server of this engine another weight, 0 to 10,000, and tells its clients. Returns whether there is such a
-    /// server.
+    /// Gives a channel that is served here another weight, 0 to 10,000, and tells the peers. Returns whether it is served.
     pub fn set_weight(&mut self, channel: &ChannelName, weight: Weight) -> bool {
-        let Some(server) = self.core.channels.server(channel) else { return false };
-        let body = self.core.channels.list[server as usize].body.as_mut();
+        let Some(index) = self.core.channels.serving(channel) else { return false };
+        let body = self.core.channels.list[index as usize].body.as_mut();
         if body.and_then(|body| body.set_weight(channel, weight)) == Some(true) {
-            life::announce(self.core, server);
+            mesh::own_weights_changed(self.core, index);
+            life::announce(self.core, index);
         }
         true
     }
@@ -235,7 +291,8 @@ impl<'a> Outbox<'a> {
     /// Ends a connection now: its peer loses it too, nothing more of it is delivered, and the host hears of the end once.
     /// A client dials its server anew after a back-off. Returns whether there was a connection to end.
     pub fn close(&mut self, connection: ConnectionId) -> bool {
-        let stands = self.core.table.find(connection).is_some_and(Connection::stands);
+        let stands = |found: &Connection| found.stands() && !matches!(found.side, Side::Own);
+        let stands = self.core.table.find(connection).is_some_and(stands);
         if stands {
             life::close(self.core, connection.index);
         }
@@ -269,6 +326,32 @@ impl<'a> Outbox<'a> {
         fanout::set_publishers(self.core, channel, descriptors)
     }
 
+    /// Replaces the descriptors of a mesh by a new snapshot of the host's service registry, whole. Of two described nodes
+    /// one dials: where both listen the one with the smaller RID, where only one listens the other one. Two Object Clients
+    /// that serve nothing are not connected (000 §3). A descriptor is what its node must show, however it was dialled or
+    /// dials: another lifecycle generation or security identity is refused, and what is connected under one is lost as
+    /// `Unverified`. A node that is no longer described keeps the connection it has dialled; one that this node has
+    /// dialled is lost as `Retired`.
+    pub fn set_descriptors(
+        &mut self,
+        mesh: &MeshName,
+        descriptors: &[NodeDescriptor],
+    ) -> Result<(), RegisterError> {
+        node::set_descriptors(self.core, mesh, descriptors)
+    }
+
+    /// Replaces a mesh node's own list of endpoints to dial. Those that stay are left alone; one that needs no connection
+    /// (000 §3) is tried again only if its endpoint, its expected RID or the `configuration` generation, 0 at first, is
+    /// another one than before.
+    pub fn set_endpoints(
+        &mut self,
+        mesh: &MeshName,
+        configuration: u64,
+        endpoints: &[NodeEndpoint],
+    ) -> Result<(), RegisterError> {
+        node::set_endpoints(self.core, mesh, configuration, endpoints)
+    }
+
     /// Says whether the host takes application records now (000 §9). The last word counts, on every connection to
     /// a server or client, also on those to come; published records come all the same. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
     /// were set aside is judged all the same after 15 s, as `NoAnswerPaused`, and what was set aside goes with it.
@@ -281,38 +364,27 @@ impl<'a> Outbox<'a> {
         self.core.table.find(connection).is_some_and(Connection::is_ready)
     }
 
-    /// The connection that the next call on a channel goes to.
-    fn pick(&mut self, channel: &ChannelName, parts: &[&[u8]]) -> Result<u32, SendError> {
+    /// The connection that the next call goes to.
+    fn pick(&mut self, to: Target<'_>, parts: &[&[u8]]) -> Result<u32, SendError> {
         check_parts(parts, 1)?;
         let core = &mut *self.core;
         // A host that leaves selects no new targets (000 §5); what it has accepted goes on.
         if core.host_state != HostState::Serving {
             return Err(SendError::ShuttingDown);
         }
-        let index = core.channels.client(channel).ok_or(SendError::UnknownChannel)?;
-        let ChannelEnd::Client { members } = &mut core.channels.list[index as usize].end else {
-            return Err(SendError::UnknownChannel);
+        let route = match to {
+            Target::Channel(channel) => {
+                client_server::route(core, channel).ok_or(SendError::UnknownChannel)?
+            }
+            Target::MeshChannel(mesh, channel) => {
+                mesh::route_to_channel(core, mesh, channel).ok_or(SendError::UnknownMesh)?
+            }
+            Target::Node(mesh, rid) => mesh::route_to_node(core, mesh, rid).ok_or(SendError::UnknownMesh)?,
         };
-        let (intents, table) = (&core.table.intents, &core.table);
-        let picked = members.pick(|member| match intents[member as usize].phase {
-            IntentPhase::NotRequired | IntentPhase::Retired | IntentPhase::Off => Fitness::NotServing,
-            IntentPhase::Waiting { .. } => Fitness::NotReady,
-            IntentPhase::Connected { connection } => match table.get(connection) {
-                Some(connection) if connection.is_ready() && connection.peer_state == HostState::Serving => {
-                    Fitness::Ready
-                }
-                Some(connection) if connection.is_ready() => Fitness::NotServing,
-                _ => Fitness::NotReady,
-            },
-        });
-        let member = match picked {
-            Selection::Member(member) => member,
-            Selection::Unavailable => return Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
-            Selection::NotFound => return Err(SendError::RouteNotConnected(NoRoute::NotFound)),
-        };
-        match core.table.intents[member as usize].phase {
-            IntentPhase::Connected { connection } => Ok(connection),
-            _ => Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
+        match route {
+            Route::Connection(connection) => Ok(connection),
+            Route::Unavailable => Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
+            Route::NotFound => Err(SendError::RouteNotConnected(NoRoute::NotFound)),
         }
     }
 
@@ -325,7 +397,7 @@ impl<'a> Outbox<'a> {
         }
         self.core.head.clear();
         Record::Reply { correlation, outcome }.emit(&mut self.core.head);
-        self.transmit(index, parts)?;
+        self.transmit(self.core.reply_lane(index), parts)?;
         self.core.replies.take(token);
         Ok(())
     }
@@ -383,9 +455,9 @@ pub enum Owned {
     Ready { peer: Peer },
     Missed { peer: Peer, asks: u8 },
     Lost { peer: Peer, reason: LostReason },
-    Failed { channel: ChannelName, endpoint: Endpoint, failure: Failure },
-    Message { peer: Peer, parts: Vec<Vec<u8>> },
-    Request { peer: Peer, parts: Vec<Vec<u8>>, token: ReplyToken },
+    Failed { topology: TopologyName, endpoint: Endpoint, failure: Failure },
+    Message { peer: Peer, channel: Option<String>, parts: Vec<Vec<u8>> },
+    Request { peer: Peer, channel: Option<String>, parts: Vec<Vec<u8>>, token: ReplyToken },
     Replied { request: RequestId, parts: Vec<Vec<u8>> },
     Declined { request: RequestId, kind: ErrorKind },
     Unanswered { request: RequestId, why: Unanswered },
@@ -418,12 +490,16 @@ impl From<Event<'_>> for Owned {
             Event::Ready { peer } => Self::Ready { peer: peer.clone() },
             Event::Missed { peer, asks } => Self::Missed { peer: peer.clone(), asks },
             Event::Lost { peer, reason } => Self::Lost { peer: peer.clone(), reason },
-            Event::Failed { channel, endpoint, failure } => {
-                Self::Failed { channel: channel.clone(), endpoint: endpoint.clone(), failure }
+            Event::Failed { topology, endpoint, failure } => {
+                Self::Failed { topology: topology.clone(), endpoint: endpoint.clone(), failure }
             }
-            Event::Message { peer, parts } => Self::Message { peer: peer.clone(), parts: own(parts) },
-            Event::Request { peer, parts, token } => {
-                Self::Request { peer: peer.clone(), parts: own(parts), token }
+            Event::Message { peer, channel, parts } => {
+                let channel = channel.map(str::to_owned);
+                Self::Message { peer: peer.clone(), channel, parts: own(parts) }
+            }
+            Event::Request { peer, channel, parts, token } => {
+                let channel = channel.map(str::to_owned);
+                Self::Request { peer: peer.clone(), channel, parts: own(parts), token }
             }
             Event::Completed { request, outcome } => match outcome {
                 Completion::Reply(parts) => Self::Replied { request, parts: own(parts) },

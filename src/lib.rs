@@ -51,7 +51,7 @@ mod config;
 mod engine;
 mod error;
 mod host;
-#[allow(dead_code, reason = "what only the mesh needs waits for it")]
+#[allow(dead_code, reason = "what only tests read")]
 mod io;
 mod link;
 mod liveness;
@@ -61,14 +61,14 @@ mod slots;
 mod status;
 mod topology;
 mod turn;
-#[allow(dead_code, reason = "what only the mesh needs waits for it")]
+#[allow(dead_code, reason = "what only tests read")]
 mod wire;
 
 pub use clock::WATCH_STEP;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
 pub use error::{MESSAGE_BYTES_MIN, NoRoute, RegisterError, SendError, StartError};
-pub use host::{Completion, Event, Host, Inbox, Outbox, Owned};
+pub use host::{Completion, Event, Host, Inbox, Outbox, Owned, Target};
 pub use io::{IoError, Parts, PartsIter};
 pub use link::connection::{ConnectionId, Failure, LostReason, Peer};
 pub use link::publisher::Source;
@@ -76,16 +76,19 @@ pub use link::{ReplyToken, RequestId};
 pub use liveness::{CHECK_INTERVAL, PEER_DEADLINE, SECOND_LOOK, Silence};
 pub use name::{
     BindEndpoint, ChannelName, Endpoint, EndpointError, Generation, IPC_PATH_BYTES_MAX, MeshName,
-    NAME_BYTES_MAX, NameError, Rid, SecurityId, WEIGHT_MAX, Weight,
+    NAME_BYTES_MAX, NameError, Rid, SecurityId, TopologyName, WEIGHT_MAX, Weight,
 };
 pub use status::{
-    ConnectionStatus, IntentStatus, LastFailure, ListenerStatus, RouteState, Snapshot, SourceStatus,
+    ConnectionStatus, IntentStatus, LastFailure, ListenerStatus, MeshStatus, NodeStatus, RouteState,
+    Snapshot, SourceStatus,
 };
 pub use topology::fanout::{Publisher, PublisherDescriptor, Subscriber};
+pub use topology::node::{Dialler, MeshBound, MeshNode, NodeEndpoint, SERVES_MAX};
 pub use topology::register::{Client, Server};
+pub use topology::roster::NodeDescriptor;
 pub use topology::{Counters, Pressure, Unanswered};
 pub use turn::{DueReason, NextDue, Report, Stopped};
-pub use wire::{ErrorKind, HostState, RejectReason, UnknownReason};
+pub use wire::{ErrorKind, HostState, RejectReason, Role, UnknownReason};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -164,6 +164,39 @@ text_name! {
     MeshName, "mesh name"
 }
 
+/// One registered topology by its name: what a peer is connected by (000 §1).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TopologyName {
+    /// A RouteMesh.
+    RouteMesh(MeshName),
+    /// A ClientServer channel.
+    ClientServer(ChannelName),
+    /// A Classic fanout channel.
+    Fanout(ChannelName),
+}
+
+impl TopologyName {
+    /// The mesh's or the channel's name as text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::RouteMesh(mesh) => mesh.as_str(),
+            Self::ClientServer(channel) | Self::Fanout(channel) => channel.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for TopologyName {
+    /// As in `RouteMesh lobby`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::RouteMesh(_) => "RouteMesh",
+            Self::ClientServer(_) => "ClientServer",
+            Self::Fanout(_) => "Fanout",
+        };
+        write!(f, "{kind} {}", self.as_str())
+    }
+}
+
 /// A node's routing id: 1 to 255 bytes, any value. It names a peer on the wire; it is not a ZeroMQ routing id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rid(Box<[u8]>);
@@ -178,6 +211,12 @@ impl Rid {
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for Rid {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }
@@ -362,6 +401,12 @@ impl BindEndpoint {
     /// Whether the address is IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.text.starts_with("tcp://[")
+    }
+
+    /// Whether the host is left open, which no bind fills in.
+    pub(crate) fn has_open_host(&self) -> bool {
+        let address = self.text.strip_prefix("tcp://").and_then(|address| address.parse::<SocketAddr>().ok());
+        address.is_some_and(|address| address.ip().to_canonical().is_unspecified())
     }
 }
 

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase};
+use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase, Side};
 use crate::link::publisher::Source;
-use crate::name::{BindEndpoint, ChannelName, Endpoint};
+use crate::name::{BindEndpoint, Endpoint, MeshName, Rid, TopologyName};
 use crate::rotation;
+use crate::topology::node::{Dialler, MeshBound, dialler};
 use crate::topology::table::{Intent, IntentPhase};
-use crate::topology::{ChannelEnd, Core, Counters, Pressure};
+use crate::topology::{Channel, ChannelEnd, Core, Counters, Pressure};
 use crate::wire::HostState;
 
 /// What the engine knew when it was asked. It borrows nothing and changes nothing; making it allocates.
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub servers: Vec<ListenerStatus>,
     /// Every publisher that publishes here.
     pub publishers: Vec<ListenerStatus>,
+    /// Every mesh that has a node here.
+    pub meshes: Vec<MeshStatus>,
     /// Every connection that is admitted, ready, or being read out.
     pub connections: Vec<ConnectionStatus>,
     /// Every publisher that is ready, or being read out.
@@ -53,8 +56,8 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct IntentStatus {
-    /// The channel of the client or subscriber.
-    pub channel: ChannelName,
+    /// The mesh, or the channel of the client or subscriber.
+    pub topology: TopologyName,
     /// What is dialled.
     pub endpoint: Endpoint,
     /// How far it is.
@@ -105,9 +108,34 @@ pub enum RouteState {
 #[non_exhaustive]
 pub struct ListenerStatus {
     /// Its channel.
-    pub channel: ChannelName,
+    pub topology: TopologyName,
     /// Where it listens.
     pub bound: BindEndpoint,
+}
+
+/// One mesh that has a node here.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct MeshStatus {
+    /// Its name.
+    pub mesh: MeshName,
+    /// Where this node listens, if it does.
+    pub bound: Option<MeshBound>,
+    /// The other nodes that are known.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// One other node of a mesh.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// Its RID.
+    pub rid: Rid,
+    /// Whether it is ready.
+    pub is_ready: bool,
+    /// Which end dials, as the descriptors have it; none for a node that is not described. Where it is
+    /// [`Dialler::NotRequired`], being not ready is no failure (000 §3).
+    pub dialler: Option<Dialler>,
 }
 
 /// One connection.
@@ -150,13 +178,13 @@ impl Snapshot {
         let intents = core.table.intents.iter().filter(|intent| intent.phase != IntentPhase::Retired);
         let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
             ChannelEnd::Server { bound, .. } => {
-                Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
+                Some(ListenerStatus { topology: channel.name.clone(), bound: bound.clone() })
             }
             _ => None,
         });
         let publishers = core.channels.list.iter().filter_map(|channel| match &channel.end {
             ChannelEnd::Publisher { bound, .. } => {
-                Some(ListenerStatus { channel: channel.name.clone(), bound: bound.clone() })
+                Some(ListenerStatus { topology: channel.name.clone(), bound: bound.clone() })
             }
             _ => None,
         });
@@ -169,6 +197,7 @@ impl Snapshot {
             intents: intents.map(|intent| intent_status(core, intent)).collect(),
             servers: servers.collect(),
             publishers: publishers.collect(),
+            meshes: core.channels.list.iter().filter_map(mesh_status).collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
             sources: core.table.iter().filter_map(|(_, each)| source_status(core, each)).collect(),
             fenced_open: count(|phase| *phase == Phase::Fenced),
@@ -188,14 +217,16 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
         IntentPhase::Off | IntentPhase::Retired => RouteState::Configured,
         IntentPhase::Waiting { .. } if intent.last_end.is_none() => RouteState::Configured,
         IntentPhase::Waiting { .. } => on_its_way,
-        IntentPhase::Connected { connection } => match core.table.get(connection).map(|each| each.phase) {
-            Some(Phase::Ready) => RouteState::Ready,
-            Some(Phase::Admitted) => RouteState::Admitted,
-            _ => on_its_way,
-        },
+        IntentPhase::Connected { connection } | IntentPhase::Covered { connection } => {
+            match core.table.get(connection).map(|each| each.phase) {
+                Some(Phase::Ready) => RouteState::Ready,
+                Some(Phase::Admitted) => RouteState::Admitted,
+                _ => on_its_way,
+            }
+        }
     };
     IntentStatus {
-        channel: core.channels.get(intent.channel).name.clone(),
+        topology: core.channels.get(intent.channel).name.clone(),
         endpoint: intent.endpoint.clone(),
         state,
         last_failure: intent.last_end.and_then(|end| match end {
@@ -206,7 +237,25 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
     }
 }
 
+fn mesh_status(channel: &Channel) -> Option<MeshStatus> {
+    let (TopologyName::RouteMesh(mesh), ChannelEnd::Mesh(node)) = (&channel.name, &channel.end) else {
+        return None;
+    };
+    let nodes = node.roster.iter().filter(|(_, connection, _)| *connection != Some(node.own)).map(
+        |(rid, connection, descriptor)| NodeStatus {
+            rid: rid.clone(),
+            is_ready: connection.is_some(),
+            dialler: descriptor.map(|descriptor| dialler(channel, descriptor)),
+        },
+    );
+    let bound = node.listening.as_ref().map(|listening| MeshBound::from(&listening.bound));
+    Some(MeshStatus { mesh: mesh.clone(), bound, nodes: nodes.collect() })
+}
+
 fn connection_status(core: &Core, connection: &Connection) -> Option<ConnectionStatus> {
+    if let Side::Own = connection.side {
+        return None;
+    }
     let counters = core.rotation.counters(connection.share).unwrap_or_default();
     Some(ConnectionStatus {
         peer: Peer::clone(connection.peer.as_ref()?),

@@ -143,18 +143,18 @@ impl Host for Node {
             Event::Ready { peer } => lines.peer("ready", peer, json!({})),
             Event::Missed { peer, asks } => lines.peer("missed", peer, json!({ "asks": asks })),
             Event::Lost { peer, reason } => lines.peer("lost", peer, json!({ "reason": lost(reason) })),
-            Event::Failed { channel, endpoint, failure } => {
+            Event::Failed { topology, endpoint, failure } => {
                 let line = json!({
-                    "topology": lines.topology, "name": channel.as_str(), "rid": null,
+                    "topology": lines.topology, "name": topology.as_str(), "rid": null,
                     "endpoint": endpoint.as_str(), "reason": failed(failure),
                 });
                 lines.print("refused", line);
             }
-            Event::Message { peer, parts } => {
+            Event::Message { peer, parts, .. } => {
                 thread::sleep(self.slow);
                 lines.peer("message", peer, json!({ "parts": texts(parts) }));
             }
-            Event::Request { peer, parts, token } => {
+            Event::Request { peer, parts, token, .. } => {
                 thread::sleep(self.slow);
                 lines.peer("request", peer, json!({ "parts": texts(parts) }));
                 self.answer(token, parts.iter().map(<[u8]>::to_vec).collect(), outbox);

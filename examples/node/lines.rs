@@ -25,7 +25,7 @@ impl Lines {
 
     pub fn peer(&mut self, event: &str, peer: &Peer, mut line: Value) {
         line["topology"] = self.topology.into();
-        line["name"] = peer.channel().as_str().into();
+        line["name"] = peer.topology().as_str().into();
         line["rid"] = rid_text(peer.rid());
         self.print(event, line);
     }
@@ -42,17 +42,17 @@ impl Lines {
     pub fn snapshot(&mut self, seen: &Snapshot) {
         let intents = seen.intents.iter().map(|intent| {
             json!({
-                "name": intent.channel.as_str(), "endpoint": intent.endpoint.as_str(),
+                "name": intent.topology.as_str(), "endpoint": intent.endpoint.as_str(),
                 "state": format!("{:?}", intent.state), "last_failure": intent.last_failure.map(ended),
             })
         });
         let listeners = |all: &[ListenerStatus]| -> Vec<Value> {
-            let line = |each: &ListenerStatus| json!({ "name": each.channel.as_str(), "endpoint": each.bound.as_str() });
+            let line = |each: &ListenerStatus| json!({ "name": each.topology.as_str(), "endpoint": each.bound.as_str() });
             all.iter().map(line).collect()
         };
         let connections = seen.connections.iter().map(|each| {
             json!({
-                "topology": self.topology, "name": each.peer.channel().as_str(), "rid": rid_text(each.peer.rid()),
+                "topology": self.topology, "name": each.peer.topology().as_str(), "rid": rid_text(each.peer.rid()),
                 "state": format!("{:?}", each.state), "last_received_ms": each.last_received.map(whole_ms),
                 "served": each.served, "held": each.held, "capped": each.capped,
             })

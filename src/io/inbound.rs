@@ -58,6 +58,17 @@ impl Inbound {
         self.messages[..self.len].get_mut(usize::from(self.routed))?.gets("__fd")?.parse().ok()
     }
 
+    /// Becomes a record that came by no socket.
+    pub(crate) fn copy(&mut self, head: &[u8], parts: &[&[u8]]) {
+        self.clear();
+        self.begin(false);
+        for frame in std::iter::once(head).chain(parts.iter().copied()) {
+            self.messages.push(zmq::Message::from(frame));
+            self.bytes += frame.len();
+        }
+        self.len = self.messages.len();
+    }
+
     /// Forgets the record and lets go of its memory; keeps the room for its frames.
     pub(crate) fn clear(&mut self) {
         self.messages.clear();

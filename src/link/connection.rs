@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use crate::clock::ClockTime;
 use crate::link::publisher::Source;
 use crate::liveness::{CheckKey, Silence};
-use crate::name::{ChannelName, Endpoint, Generation, Rid};
+use crate::name::{Endpoint, Generation, Rid, TopologyName};
 use crate::rotation::PeerKey;
-use crate::wire::{HostState, Pair, ProbeId, RejectReason};
+use crate::wire::{HostState, Lane, Pair, ProbeId, RejectReason};
 
 /// The routing id that ZeroMQ gave an accepted connection: five bytes, unless a foreign dialler chose its own.
 pub(crate) type Route = SmallVec<[u8; 8]>;
@@ -27,21 +27,21 @@ pub struct ConnectionId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     pub(crate) connection: ConnectionId,
-    pub(crate) channel: ChannelName,
+    pub(crate) topology: TopologyName,
     pub(crate) rid: Rid,
     pub(crate) generation: Generation,
     pub(crate) endpoint: Option<Endpoint>,
 }
 
 impl Peer {
-    /// The physical connection to it.
+    /// The connection to it. In a RouteMesh this is the pair of its two lanes, and they end together.
     pub fn connection(&self) -> ConnectionId {
         self.connection
     }
 
-    /// The channel on which it is connected.
-    pub fn channel(&self) -> &ChannelName {
-        &self.channel
+    /// The mesh or the channel by which it is connected.
+    pub fn topology(&self) -> &TopologyName {
+        &self.topology
     }
 
     /// Its routing id.
@@ -76,6 +76,10 @@ pub enum LostReason {
     Rejected(RejectReason),
     /// It was admitted and did not come to be ready in time.
     NeverReady,
+    /// The host's descriptor of this peer names another lifecycle generation or security identity.
+    Unverified,
+    /// Another connection between the same two nodes stands in its place.
+    Replaced,
     /// This host closed it.
     Closed,
     /// The host's descriptors no longer name it.
@@ -113,6 +117,8 @@ impl fmt::Display for LostReason {
             Self::Protocol => "the peer broke the protocol",
             Self::Rejected(reason) => return write!(f, "the peer rejected the connection: {reason}"),
             Self::NeverReady => "admitted, but not ready in time",
+            Self::Unverified => "not the one that this host's descriptor names",
+            Self::Replaced => "another connection of the same peer took its place",
             Self::Closed => "closed by this host",
             Self::Retired => "no longer named by this host's descriptors",
             Self::Stopped => "this host stopped",
@@ -141,6 +147,8 @@ pub(crate) enum Side {
     Dialled { intent: u32 },
     /// The peer dialled; ZeroMQ gave it this route.
     Accepted { route: Route, descriptor: Option<i32> },
+    /// Both: what a mesh node sends to itself never leaves the engine, and nobody judges it.
+    Own,
 }
 
 /// How far a connection has come.
@@ -154,8 +162,12 @@ pub(crate) enum Phase {
     New,
     /// Accepted: its hello waits until an older connection of the same peer has ended.
     Held,
+    /// RouteMesh: the application lane is admitted, and the completion lane on its way.
+    Joining,
     /// Accepted: our admit went out or is owed; its first probe makes it ready.
     Admitted,
+    /// RouteMesh: a completion lane that is admitted. It stands and falls with its application lane.
+    Joined,
     /// In use.
     Ready,
     /// Ended by the transport: what is still readable is delivered, then the host hears of the end.
@@ -198,6 +210,12 @@ pub(crate) struct Connection {
     pub(crate) channel: u32,
     /// The lane its records come and go by.
     pub(crate) lane: u32,
+    /// Which of its pair's two lanes that is; ClientServer has the one.
+    pub(crate) leg: Lane,
+    /// The connection that is its pair's other lane.
+    pub(crate) partner: Option<u32>,
+    /// The identity by which a bound ROUTER that it dialled is addressed.
+    pub(crate) bound_as: Option<[u8; 1]>,
     pub(crate) side: Side,
     pub(crate) phase: Phase,
     pub(crate) share: PeerKey,
@@ -219,17 +237,60 @@ pub(crate) struct Connection {
     pub(crate) severed: bool,
     /// Since when rounds of its lane bring none of its records, by the true clock, while it is read out.
     pub(crate) quiet_since: Option<ClockTime>,
+    /// Since when it is read out, by the true clock.
+    pub(crate) read_out_since: Option<ClockTime>,
     /// For diagnostics only: it extends no deadline (000 §2).
     pub(crate) last_received: Option<ClockTime>,
     pub(crate) rejected: Option<ClockTime>,
 }
 
 impl Connection {
+    pub(crate) fn new(
+        id: ConnectionId,
+        channel: u32,
+        lane: u32,
+        side: Side,
+        phase: Phase,
+        share: PeerKey,
+    ) -> Self {
+        Self {
+            id,
+            channel,
+            lane,
+            leg: Lane::Application,
+            partner: None,
+            bound_as: None,
+            side,
+            phase,
+            share,
+            check: None,
+            pair: Pair::FIRST,
+            peer: None,
+            source: None,
+            admission: Vec::new(),
+            peer_state: HostState::Preparing,
+            peer_bytes_max: 0,
+            owed: Owed::default(),
+            successor: None,
+            severed: false,
+            quiet_since: None,
+            read_out_since: None,
+            last_received: None,
+            rejected: None,
+        }
+    }
+
+    /// The route of an accepted connection.
     pub(crate) fn route(&self) -> Option<&[u8]> {
         match &self.side {
-            Side::Dialled { .. } => None,
             Side::Accepted { route, .. } => Some(route),
+            Side::Dialled { .. } | Side::Own => None,
         }
+    }
+
+    /// By what a ROUTER addresses it.
+    pub(crate) fn address(&self) -> Option<&[u8]> {
+        self.route().or(self.bound_as.as_ref().map(<[u8; 1]>::as_slice))
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -249,5 +310,19 @@ impl Connection {
     /// Whether it stands in the host's eyes: admitted and not ended.
     pub(crate) fn stands(&self) -> bool {
         matches!(self.phase, Phase::Admitted | Phase::Ready)
+    }
+
+    /// Whether its handshake is under way.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.phase, Phase::Dialling | Phase::Greeting | Phase::Joining | Phase::Admitted)
+    }
+
+    /// How it ended, in the words for one that stood and for one that never did.
+    pub(crate) fn ended_as(&self, lost: LostReason, failed: Failure) -> End {
+        match (&self.side, self.phase) {
+            (_, Phase::Admitted | Phase::Ready | Phase::ReadingOut(_)) => End::Lost(lost),
+            (Side::Dialled { .. }, _) => End::Failed(failed),
+            (Side::Accepted { .. } | Side::Own, _) => End::Unadmitted,
+        }
     }
 }

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use super::table::{Behind, Expects, Intent, IntentPhase, LaneEntry};
-use super::{Channel, ChannelEnd, Core, News, intents, life};
+use super::intents::{self, Wish};
+use super::table::{Behind, Carries, Expects, LaneEntry};
+use super::{Channel, ChannelEnd, Core, News, life};
 use crate::error::{NoRoute, RegisterError, SendError};
 use crate::io::{Inbound, Listen};
 use crate::link::connection::{End, Failure, LostReason, Phase, Side};
 use crate::link::publisher::Source;
-use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid};
+use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid, TopologyName};
 use crate::wire::{BEACON_PAYLOAD, FanoutRecord, HostState, PARTS_MAX, RESERVED_TOPIC, classify};
 
 /// The most parts that a published record carries beside its topic.
@@ -112,17 +113,18 @@ pub(crate) fn broadcast(core: &mut Core, publisher: Publisher) -> Result<BindEnd
     if core.channels.publisher(&channel).is_some() {
         return Err(RegisterError::SecondPublisher { channel });
     }
+    let topology = core.channels.fanout(&channel)?;
     let lane = core.table.lanes.vacant_key() as u32;
     let (id, bound) = core
         .io
         .listen(Listen::Pub, &bind, lane, 0)
         .map_err(|error| RegisterError::Io { endpoint: bind, error })?;
     let key = core.rotation.add_shared(lane);
-    core.add_lane(LaneEntry { id, key, behind: Behind::Publisher, is_fanout: true });
+    core.add_lane(LaneEntry { id, key, behind: Behind::Publisher, carries: Carries::Published });
     let number = core.channels.list.len() as u32;
     let check = core.liveness.beacon(number, &core.watch.moment());
     let end = ChannelEnd::Publisher { lane, bound: bound.clone(), check, published: 0 };
-    let index = core.channels.add(Channel { name: channel, body: None, bytes_max: 0, end });
+    let index = core.channels.add(Channel { name: topology, body: None, bytes_max: 0, end });
     debug_assert_eq!(index, number);
     beacon(core, index);
     Ok(bound)
@@ -137,6 +139,7 @@ pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), R
     if core.channels.subscriber(&channel).is_some() {
         return Err(RegisterError::SecondSubscriber { channel });
     }
+    let topology = core.channels.fanout(&channel)?;
     if !endpoints.is_empty() && !descriptors.is_empty() {
         return Err(RegisterError::MixedSources { channel });
     }
@@ -149,12 +152,10 @@ pub(crate) fn subscribe(core: &mut Core, subscriber: Subscriber) -> Result<(), R
     let is_described = endpoints.is_empty();
     let manual = endpoints.into_iter().map(|endpoint| (endpoint, Expects::default()));
     let wanted: Vec<_> = manual.chain(descriptors.into_iter().map(wish)).collect();
-    check_once(&channel, &wanted)?;
+    intents::check_once(&TopologyName::Fanout(channel.clone()), &wanted)?;
     let end = ChannelEnd::Subscriber(Subscription { filters, is_described });
-    let index = core.channels.add(Channel { name: channel, body: None, bytes_max: 0, end });
-    for (endpoint, expects) in wanted {
-        core.add_intent(index, endpoint, expects);
-    }
+    let index = core.channels.add(Channel { name: topology, body: None, bytes_max: 0, end });
+    intents::replace(core, index, wanted, is_described);
     Ok(())
 }
 
@@ -169,28 +170,8 @@ pub(crate) fn set_publishers(
         return Err(RegisterError::MixedSources { channel: channel.clone() });
     }
     let wanted: Vec<_> = descriptors.iter().cloned().map(wish).collect();
-    check_once(channel, &wanted)?;
-    let intents = || (0..).zip(&core.table.intents).filter(|(_, intent)| intent.channel == index);
-    let stays = |intent: &Intent, wish: &Wish| intent.phase != IntentPhase::Retired && is_same(intent, wish);
-    let mut going: Vec<u32> = intents()
-        .filter(|(_, intent)| !wanted.iter().any(|wish| stays(intent, wish)))
-        .map(|(number, _)| number)
-        .collect();
-    let mut coming: Vec<Wish> =
-        wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
-    // Who has the endpoint of one that goes takes its place before who has only its RID.
-    coming.sort_by_cached_key(|wish| predecessor(core, &going, wish, has_endpoint).is_none());
-    for wish in coming {
-        let place = predecessor(core, &going, &wish, has_endpoint)
-            .or_else(|| predecessor(core, &going, &wish, has_rid));
-        match place {
-            Some(place) => intents::redirect(core, going.swap_remove(place), wish.0, wish.1),
-            None => drop(core.add_intent(index, wish.0, wish.1)),
-        }
-    }
-    for intent in going {
-        intents::retire(core, intent);
-    }
+    intents::check_once(&TopologyName::Fanout(channel.clone()), &wanted)?;
+    intents::replace(core, index, wanted, true);
     Ok(())
 }
 
@@ -275,8 +256,9 @@ fn make_ready(core: &mut Core, index: u32) {
     let wish = &mut core.table.intents[intent as usize];
     wish.backoff.reset();
     wish.was_ready = true;
+    let TopologyName::Fanout(channel) = &core.channels.get(wish.channel).name else { return };
     let source = Arc::new(Source {
-        channel: core.channels.get(wish.channel).name.clone(),
+        channel: channel.clone(),
         endpoint: wish.endpoint.clone(),
         rid: wish.expects.rid.clone(),
         generation: wish.expects.generation,
@@ -356,40 +338,8 @@ fn subscription<'a>(
     }
 }
 
-/// Whom to dial, and what it must be.
-type Wish = (Endpoint, Expects);
-
 fn wish(PublisherDescriptor { endpoint, rid, generation }: PublisherDescriptor) -> Wish {
     (endpoint, Expects { rid: Some(rid), generation: Some(generation), security: None })
-}
-
-fn is_same(intent: &Intent, (endpoint, expects): &Wish) -> bool {
-    intent.endpoint == *endpoint && intent.expects == *expects
-}
-
-fn has_endpoint(intent: &Intent, (endpoint, _): &Wish) -> bool {
-    intent.endpoint == *endpoint
-}
-
-fn has_rid(intent: &Intent, (_, expects): &Wish) -> bool {
-    intent.expects.rid == expects.rid
-}
-
-/// The first of those that go whose place a new one can take.
-fn predecessor(core: &Core, going: &[u32], wish: &Wish, fits: fn(&Intent, &Wish) -> bool) -> Option<usize> {
-    going.iter().position(|intent| fits(&core.table.intents[*intent as usize], wish))
-}
-
-fn check_once(channel: &ChannelName, wanted: &[Wish]) -> Result<(), RegisterError> {
-    for (at, (endpoint, _)) in wanted.iter().enumerate() {
-        if wanted[..at].iter().any(|(earlier, _)| earlier == endpoint) {
-            return Err(RegisterError::EndpointTwice {
-                channel: channel.clone(),
-                endpoint: endpoint.clone(),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// How a publisher's connection ended, in the words the host hears.

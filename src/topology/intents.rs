@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use super::table::{Behind, Expects, IntentPhase, LaneEntry};
-use super::{ChannelEnd, Core, News, fanout, life};
+use super::table::{Behind, Carries, Expects, Intent, IntentPhase, LaneEntry};
+use super::{ChannelEnd, Core, News, fanout, life, mesh};
 use crate::clock::WATCH_STEP;
+use crate::error::RegisterError;
 use crate::io::Dial;
-use crate::link::connection::{End, Failure, LostReason, Phase, Side};
-use crate::name::Endpoint;
-use crate::wire::{HostState, Pair};
+use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
+use crate::name::{Endpoint, TopologyName};
+use crate::wire::{HostState, Lane, Pair};
 
 /// How long a redial waits for the last lane to be physically closed, in watched time.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -17,36 +18,63 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Begins an attempt on an intent.
 pub(crate) fn dial(core: &mut Core, intent: u32) {
     let wish = &core.table.intents[intent as usize];
-    let channel = wish.channel;
-    let lane_index = core.table.lanes.vacant_key() as u32;
-    let bytes_max = core.channels.get(channel).bytes_max;
-    let is_fanout = matches!(core.channels.get(channel).end, ChannelEnd::Subscriber(_));
-    let kind = if is_fanout { Dial::Sub } else { Dial::Dealer };
-    let lane = match core.io.dial(kind, &wish.endpoint, lane_index, bytes_max) {
-        Ok(lane) => lane,
-        Err(error) => {
-            log::warn!("{}: {error}", wish.endpoint);
-            ended(core, intent, End::Failed(Failure::NoSocket), None);
-            return;
-        }
+    let (channel, endpoint) = (wish.channel, wish.endpoint.clone());
+    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
+    let Some(connection) = dial_lane(core, intent, &endpoint, Lane::Application, pair) else {
+        return ended(core, intent, End::Failed(Failure::NoSocket));
     };
+    if let ChannelEnd::Subscriber(_) = core.channels.get(channel).end {
+        fanout::open(core, connection);
+    }
+    core.table.intents[intent as usize].phase = IntentPhase::Connected { connection };
+}
+
+/// Opens a fresh lane for an intent; none if the system had no socket for it.
+pub(super) fn dial_lane(
+    core: &mut Core,
+    intent: u32,
+    endpoint: &Endpoint,
+    leg: Lane,
+    pair: Pair,
+) -> Option<u32> {
+    let channel = core.table.intents[intent as usize].channel;
+    let lane_index = core.table.lanes.vacant_key() as u32;
+    let registered = core.channels.get(channel);
+    let (kind, carries) = match (&registered.end, leg) {
+        (ChannelEnd::Subscriber(_), _) => (Dial::Sub, Carries::Published),
+        (ChannelEnd::Mesh(_), Lane::Application) => (Dial::Router, Carries::Application),
+        (ChannelEnd::Mesh(_), Lane::Completion) => (Dial::Router, Carries::Completion),
+        _ => (Dial::Dealer, Carries::Application),
+    };
+    let bound_as = (kind == Dial::Router).then_some([bound_identity(leg)]);
+    let lane = core
+        .io
+        .dial(kind, endpoint, lane_index, registered.bytes_max)
+        .inspect_err(|error| log::warn!("{endpoint}: {error}"))
+        .ok()?;
     let id = core.table.next_id();
     let (key, share) = core.rotation.add_dedicated(lane_index, id.index);
     let behind = Behind::Dialled { connection: id.index };
-    core.add_lane(LaneEntry { id: lane, key, behind, is_fanout });
-    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
-    life::add(core, id, channel, lane_index, Side::Dialled { intent }, Phase::Dialling, share, pair);
-    if is_fanout {
-        fanout::open(core, id.index);
-    }
-    core.table.intents[intent as usize].phase = IntentPhase::Connected { connection: id.index };
+    core.add_lane(LaneEntry { id: lane, key, behind, carries });
+    let side = Side::Dialled { intent };
+    let connection = Connection::new(id, channel, lane_index, side, Phase::Dialling, share);
+    core.table.insert(Connection { leg, bound_as, pair, ..connection });
     core.agenda.handshake(&core.watch.moment(), id);
+    Some(id.index)
+}
+
+/// The ZeroMQ identity of a bound lane, by which a dialling ROUTER addresses it (WIRE.md).
+pub(super) const fn bound_identity(leg: Lane) -> u8 {
+    match leg {
+        Lane::Application => b'A',
+        Lane::Completion => b'C',
+    }
 }
 
 /// An attempt or a connection of an intent ended: the host hears of a failed attempt, and the next one is planned.
-/// `closing` is the lane that must be physically closed first.
-pub(super) fn ended(core: &mut Core, intent: u32, end: End, closing: Option<u32>) {
+pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
     let moment = core.watch.moment();
+    let is_covered = mesh::covering(core, intent).is_some();
     let wish = &mut core.table.intents[intent as usize];
     wish.last_end = Some(end);
     if wish.phase == IntentPhase::Retired {
@@ -56,37 +84,57 @@ pub(super) fn ended(core: &mut Core, intent: u32, end: End, closing: Option<u32>
         wish.phase = IntentPhase::Off;
         return;
     }
-    if let End::Failed(failure) = end {
-        let channel = core.channels.get(wish.channel).name.clone();
-        core.news.push_back(News::Failed { channel, endpoint: wish.endpoint.clone(), failure });
+    if let (End::Failed(failure), false) = (end, is_covered) {
+        let topology = core.channels.get(wish.channel).name.clone();
+        core.news.push_back(News::Failed { topology, endpoint: wish.endpoint.clone(), failure });
     }
-    if let End::Failed(Failure::Refused(reason)) = end {
+    if let End::Failed(Failure::Refused(reason) | Failure::Unexpected(reason)) = end {
         if !reason.may_be_retried() {
             wish.phase = IntentPhase::NotRequired;
             return;
         }
     }
     let retry = moment.now.plus(wish.backoff.next());
-    wish.phase = IntentPhase::Waiting { retry, closing, give_up: moment.watched.plus(CLOSE_PATIENCE) };
+    wish.phase = IntentPhase::Waiting { retry, give_up: moment.watched.plus(CLOSE_PATIENCE) };
     core.agenda.retry(retry, intent);
 }
 
-/// An intent's retry came due: the next attempt begins, unless the last one's lane is not physically closed yet.
+/// The connection that covered some intents is gone: they are wanted again.
+pub(super) fn uncover(core: &mut Core, connection: u32) {
+    let moment = core.watch.moment();
+    for (intent, wish) in (0..).zip(&mut core.table.intents) {
+        if wish.phase == (IntentPhase::Covered { connection }) {
+            let retry = moment.now.plus(wish.backoff.next());
+            wish.phase = IntentPhase::Waiting { retry, give_up: moment.watched };
+            core.agenda.retry(retry, intent);
+        }
+    }
+}
+
+/// An intent's retry came due: the next attempt begins, unless the last one's lanes are not physically closed yet, or
+/// the attempt has another lane to open.
 pub(crate) fn retry(core: &mut Core, intent: u32) {
     let moment = core.watch.moment();
-    let IntentPhase::Waiting { retry, closing, give_up } = core.table.intents[intent as usize].phase else {
-        return;
+    let (retry, give_up) = match core.table.intents[intent as usize].phase {
+        IntentPhase::Waiting { retry, give_up } => (retry, give_up),
+        IntentPhase::Connected { connection } => return mesh::dial_completion(core, connection),
+        _ => return,
     };
     if retry > moment.now {
         return;
     }
-    if closing.is_some() && moment.watched < give_up {
+    if core.table.closing_of(intent).is_some() && moment.watched < give_up {
         // The lane's last event brings the retry forward. Until then the watch runs, one step a turn at most.
         let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_STEP));
         core.agenda.retry(again, intent);
         return;
     }
-    dial(core, intent);
+    let heir = core.table.intents[intent as usize].heir.take();
+    life::admit_held(core, heir);
+    match mesh::covering(core, intent) {
+        Some(connection) => core.table.intents[intent as usize].phase = IntentPhase::Covered { connection },
+        None => dial(core, intent),
+    }
 }
 
 /// A lane's last event came: its connections are physically gone.
@@ -95,16 +143,28 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
     let Behind::Closed { intent } = entry.behind else { return };
     core.table.lanes.remove(lane as usize);
     let Some(intent) = intent else { return };
-    if let IntentPhase::Waiting { retry, closing, .. } = &mut core.table.intents[intent as usize].phase {
-        if *closing == Some(lane) {
-            *closing = None;
-            core.agenda.retry(*retry, intent);
-        }
+    if core.table.closing_of(intent).is_some() {
+        return;
     }
+    let wish = &mut core.table.intents[intent as usize];
+    let heir = wish.heir.take();
+    if let IntentPhase::Waiting { retry, .. } = wish.phase {
+        core.agenda.retry(retry, intent);
+    }
+    life::admit_held(core, heir);
+}
+
+/// An endpoint that needed no connection is tried again.
+pub(super) fn try_again(core: &mut Core, intent: u32) {
+    let moment = core.watch.moment();
+    core.table.intents[intent as usize].phase =
+        IntentPhase::Waiting { retry: moment.now, give_up: moment.watched };
+    core.agenda.retry(moment.now, intent);
 }
 
 /// An intent is not wanted any more: its connection ends, and no other one follows.
-pub(super) fn retire(core: &mut Core, intent: u32) {
+fn retire(core: &mut Core, intent: u32) {
+    mesh::forget_intent(core, intent);
     let wish = &mut core.table.intents[intent as usize];
     let before = std::mem::replace(&mut wish.phase, IntentPhase::Retired);
     if let IntentPhase::Connected { connection } = before {
@@ -112,17 +172,14 @@ pub(super) fn retire(core: &mut Core, intent: u32) {
     }
 }
 
-/// An intent is wanted for another publisher: its connection ends, and the first attempt on the new one waits until that
+/// An intent is wanted for another endpoint or peer: its connection ends, and the first attempt on the new one waits until that
 /// is physically closed (000 §5).
-pub(super) fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) {
+fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) {
+    mesh::forget_intent(core, intent);
     let moment = core.watch.moment();
     let phase = match core.table.dialled_for(intent) {
         Some(connection) => IntentPhase::Connected { connection },
-        None => IntentPhase::Waiting {
-            retry: moment.now,
-            closing: core.table.closing_of(intent),
-            give_up: moment.watched.plus(CLOSE_PATIENCE),
-        },
+        None => IntentPhase::Waiting { retry: moment.now, give_up: moment.watched.plus(CLOSE_PATIENCE) },
     };
     let wish = &mut core.table.intents[intent as usize];
     (wish.endpoint, wish.expects, wish.phase) = (endpoint, expects, phase);
@@ -133,4 +190,64 @@ pub(super) fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects
     } else {
         core.agenda.retry(moment.now, intent);
     }
+}
+
+/// Whom to dial, and what it must be.
+pub(super) type Wish = (Endpoint, Expects);
+
+/// Replaces the intents of one source by those of a new list. Those that stay are left alone; a new one takes the place of
+/// one that goes where it has its endpoint or its RID, and is dialled when that one is physically closed.
+pub(super) fn replace(core: &mut Core, channel: u32, wanted: Vec<Wish>, is_described: bool) {
+    let intents = || {
+        let is_its = |intent: &Intent| intent.channel == channel && intent.is_described == is_described;
+        (0..).zip(&core.table.intents).filter(move |(_, intent)| is_its(intent))
+    };
+    let stays = |intent: &Intent, (endpoint, expects): &Wish| {
+        intent.phase != IntentPhase::Retired && intent.endpoint == *endpoint && intent.expects == *expects
+    };
+    let mut going: Vec<u32> = intents()
+        .filter(|(_, intent)| !wanted.iter().any(|wish| stays(intent, wish)))
+        .map(|(number, _)| number)
+        .collect();
+    let mut coming: Vec<Wish> =
+        wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
+    // Who has the endpoint of one that goes takes its place before who has only its RID.
+    coming.sort_by_cached_key(|wish| predecessor(core, &going, wish, has_endpoint).is_none());
+    for wish in coming {
+        let place = predecessor(core, &going, &wish, has_endpoint)
+            .or_else(|| predecessor(core, &going, &wish, has_rid));
+        if let Some(place) = place {
+            redirect(core, going.swap_remove(place), wish.0, wish.1);
+        } else {
+            let intent = core.add_intent(channel, wish.0, wish.1);
+            core.table.intents[intent as usize].is_described = is_described;
+        }
+    }
+    for intent in going {
+        retire(core, intent);
+    }
+}
+
+fn has_endpoint(intent: &Intent, (endpoint, _): &Wish) -> bool {
+    intent.endpoint == *endpoint
+}
+
+fn has_rid(intent: &Intent, (_, expects): &Wish) -> bool {
+    expects.rid.is_some() && intent.expects.rid == expects.rid
+}
+
+/// The first of those that go whose place a new one can take.
+fn predecessor(core: &Core, going: &[u32], wish: &Wish, fits: fn(&Intent, &Wish) -> bool) -> Option<usize> {
+    going.iter().position(|intent| fits(&core.table.intents[*intent as usize], wish))
+}
+
+/// Whether each endpoint is named once.
+pub(super) fn check_once(topology: &TopologyName, wanted: &[Wish]) -> Result<(), RegisterError> {
+    for (at, (endpoint, _)) in wanted.iter().enumerate() {
+        if wanted[..at].iter().any(|(earlier, _)| earlier == endpoint) {
+            let (topology, endpoint) = (topology.clone(), endpoint.clone());
+            return Err(RegisterError::EndpointTwice { topology, endpoint });
+        }
+    }
+    Ok(())
 }

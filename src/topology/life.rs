@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::table::{Behind, IntentPhase};
-use super::{ChannelEnd, Core, News, Unanswered, fanout, intents};
+use super::table::{Behind, Carries, IntentPhase};
+use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, mesh};
 use crate::io::{Inbound, Linger, SendError};
-use crate::link::connection::{
-    Connection, ConnectionId, End, Failure, LostReason, Owed, Peer, Phase, Route, Side,
-};
+use crate::link::connection::{Connection, ConnectionId, End, Failure, LostReason, Peer, Phase, Route, Side};
 use crate::liveness::Silence;
 use crate::name::Rid;
-use crate::rotation::{Looked, PeerKey};
-use crate::wire::{Admission, HostState, Pair, Record, RejectReason};
+use crate::rotation::Looked;
+use crate::wire::{Admission, HostState, Lane, Record, RejectReason};
 
 /// How long a connection that is read out must bring nothing, by the true clock.
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
+/// How long a lane is read out whose transport still stands: as long as an orderly close lets its last records take.
+const STANDING_LANE_PAUSE: Duration = Duration::from_millis(200);
 /// A fenced connection is told so at most this often, in clock time.
 const REJECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How many strangers are told in one such interval that the table is full; the others find out by their own patience.
@@ -27,15 +27,18 @@ const TURNED_AWAY_MAX: u32 = 100;
 /// A route spoke that nobody knows: it gets a place in the table, if there is one.
 pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
     let channel = core.table.listener(lane)?.channel;
-    let key = core.table.lane(lane)?.key;
+    let entry = core.table.lane(lane)?;
+    let key = entry.key;
+    let leg = if entry.carries == Carries::Completion { Lane::Completion } else { Lane::Application };
     if core.table.len() >= core.config.connections_max as usize {
         return None;
     }
     let id = core.table.next_id();
     let share = core.rotation.add_peer(key, id.index)?;
     let side = Side::Accepted { route: Route::from_slice(route), descriptor: None };
-    add(core, id, channel, lane, side, Phase::New, share, Pair::FIRST);
-    Some(id.index)
+    let mut connection = Connection::new(id, channel, lane, side, Phase::New, share);
+    connection.leg = leg;
+    Some(core.table.insert(connection))
 }
 
 /// The table is full: a stranger's hello is told so. No place is left to remember whom it was told, so all strangers share
@@ -60,40 +63,6 @@ pub(crate) fn turn_away(core: &mut Core, lane: u32, inbound: &Inbound) {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "one place makes every connection")]
-pub(super) fn add(
-    core: &mut Core,
-    id: ConnectionId,
-    channel: u32,
-    lane: u32,
-    side: Side,
-    phase: Phase,
-    share: PeerKey,
-    pair: Pair,
-) {
-    core.table.insert(Connection {
-        id,
-        channel,
-        lane,
-        side,
-        phase,
-        share,
-        check: None,
-        pair,
-        peer: None,
-        source: None,
-        admission: Vec::new(),
-        peer_state: HostState::Preparing,
-        peer_bytes_max: 0,
-        owed: Owed::default(),
-        successor: None,
-        severed: false,
-        quiet_since: None,
-        last_received: None,
-        rejected: None,
-    });
-}
-
 /// The transport of a dialled connection is up: our hello goes out.
 pub(crate) fn connected(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get_mut(index) else { return };
@@ -113,11 +82,11 @@ pub(crate) fn identify(core: &mut Core, index: u32, admission: &Admission<'_>) {
     let Ok(rid) = Rid::new(admission.rid()) else { return };
     let endpoint = match connection.side {
         Side::Dialled { intent } => Some(core.table.intents[intent as usize].endpoint.clone()),
-        Side::Accepted { .. } => None,
+        Side::Accepted { .. } | Side::Own => None,
     };
-    let channel = core.channels.get(connection.channel).name.clone();
+    let topology = core.channels.get(connection.channel).name.clone();
     let generation = admission.generation();
-    let peer = Arc::new(Peer { connection: connection.id, channel, rid, generation, endpoint });
+    let peer = Arc::new(Peer { connection: connection.id, topology, rid, generation, endpoint });
     let Some(connection) = core.table.get_mut(index) else { return };
     connection.peer = Some(peer);
     // The pair is the dialler's to draw: what an admit gives for it does not change our own.
@@ -140,15 +109,26 @@ pub(super) fn greeted(core: &mut Core, index: u32) {
     let moment = core.watch.moment();
     let Some(connection) = core.table.get_mut(index) else { return };
     let Side::Accepted { descriptor, .. } = connection.side else { return };
-    connection.phase = Phase::Admitted;
-    let (id, Some(peer)) = (connection.id, connection.peer.clone()) else { return };
-    core.table.name(index, &peer.rid);
+    let id = connection.id;
+    match (connection.leg, core.channels.get(connection.channel).is_mesh()) {
+        (Lane::Application, false) => connection.phase = Phase::Admitted,
+        (Lane::Application, true) => connection.phase = Phase::Joining,
+        (Lane::Completion, _) => connection.phase = Phase::Joined,
+    }
+    let (phase, peer) = (connection.phase, connection.peer.clone());
+    if let Some(peer) = &peer {
+        core.table.name(index, &peer.rid);
+    }
     // The transport took our admit, so a number that both claim is this one's.
     if let Some(loser) = core.table.bind_descriptor(index, descriptor) {
         sever(core, loser);
     }
+    match (phase, peer) {
+        (Phase::Admitted, Some(peer)) => core.news.push_back(News::Admitted(peer)),
+        (Phase::Joined, _) => return mesh::joined(core, index),
+        _ => {}
+    }
     core.agenda.handshake(&moment, id);
-    core.news.push_back(News::Admitted(peer));
 }
 
 /// The connection is ready: its deadline runs and its first ask goes out at once.
@@ -170,6 +150,7 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
         core.news.push_back(News::Admitted(peer.clone()));
     }
     core.news.push_back(News::Ready(peer));
+    mesh::became_ready(core, index);
     core.ask(index, id);
     core.pay_waiting_update(index);
 }
@@ -178,38 +159,56 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
 pub(crate) fn sever(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get_mut(index) else { return };
     connection.severed = true;
+    let is_dialled = matches!(connection.side, Side::Dialled { .. });
     match connection.phase {
-        Phase::Admitted | Phase::Ready => {
-            connection.phase = Phase::ReadingOut(LostReason::Transport);
-            core.reading_out.push(index);
-            withdraw(core, index);
+        Phase::Admitted | Phase::Ready => read_out(core, index, LostReason::Transport),
+        Phase::Joined => {
+            let head = core.table.head_of(index);
+            match core.table.get(head).map(|head| head.phase) {
+                Some(Phase::Admitted | Phase::Ready) => read_out(core, head, LostReason::Transport),
+                _ => end_as(core, head, LostReason::Transport, Failure::Unreachable),
+            }
         }
-        Phase::Dialling | Phase::Greeting => end(core, index, End::Failed(Failure::Unreachable)),
-        Phase::New | Phase::Held | Phase::Fenced => end(core, index, End::Unadmitted),
+        Phase::Dialling | Phase::Greeting | Phase::Joining if is_dialled => {
+            end(core, index, End::Failed(Failure::Unreachable));
+        }
         Phase::ReadingOut(_) | Phase::Closing(_) => {}
+        _ => end(core, index, End::Unadmitted),
     }
 }
 
-/// Ends a connection now: nothing that still arrives from it counts.
-pub(crate) fn end(core: &mut Core, index: u32, end: End) {
-    let Some(connection) = core.table.get_mut(index) else { return };
-    if matches!(connection.phase, Phase::Closing(_)) {
-        return;
-    }
-    connection.phase = Phase::Closing(end);
-    core.closing.push(index);
+/// Takes a connection that stood out of use, and lets what is still readable of it be delivered.
+pub(super) fn read_out(core: &mut Core, index: u32, reason: LostReason) {
     withdraw(core, index);
+    let now = core.clock.now();
+    let partner = core.table.get(index).and_then(|connection| connection.partner);
+    for each in [Some(index), partner].into_iter().flatten() {
+        let Some(connection) = core.table.get_mut(each) else { continue };
+        connection.phase = Phase::ReadingOut(reason);
+        connection.read_out_since = Some(now);
+        core.reading_out.push(each);
+    }
+}
+
+/// Ends a connection now, and with it its pair: nothing that still arrives from it counts.
+pub(crate) fn end(core: &mut Core, index: u32, end: End) {
+    let head = core.table.head_of(index);
+    let partner = core.table.get(head).and_then(|connection| connection.partner);
+    for (each, end) in [(Some(head), end), (partner, End::Unadmitted)] {
+        let Some(connection) = each.and_then(|each| core.table.get_mut(each)) else { continue };
+        if !matches!(connection.phase, Phase::Closing(_)) {
+            connection.phase = Phase::Closing(end);
+            core.closing.push(connection.id.index);
+            withdraw(core, head);
+        }
+    }
 }
 
 /// Ends a connection for a reason that has one name where it was admitted, and another where it never was.
 pub(crate) fn end_as(core: &mut Core, index: u32, lost: LostReason, failed: Failure) {
-    let Some(connection) = core.table.get(index) else { return };
-    let how = match (&connection.side, connection.phase) {
-        (_, Phase::Admitted | Phase::Ready | Phase::ReadingOut(_)) => End::Lost(lost),
-        (Side::Dialled { .. }, _) => End::Failed(failed),
-        (Side::Accepted { .. }, _) => End::Unadmitted,
-    };
-    end(core, index, how);
+    let head = core.table.head_of(index);
+    let Some(connection) = core.table.get(head) else { return };
+    end(core, head, connection.ended_as(lost, failed));
 }
 
 /// Ends a connection that this side wants no more.
@@ -279,10 +278,21 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
             connection.quiet_since = Some(now);
             return true;
         };
-        if now.since(quiet_since) < READ_OUT_PAUSE && !has_no_route(core, index) {
+        // A lane of a pair can outlive the other: what was sent on it has the time that an orderly close leaves it.
+        let waited = if connection.severed {
+            now.since(quiet_since) >= READ_OUT_PAUSE
+        } else {
+            connection.read_out_since.is_none_or(|since| now.since(since) >= STANDING_LANE_PAUSE)
+        };
+        if !waited && !has_no_route(core, index) {
             return true;
         }
-        end(core, index, End::Lost(reason));
+        let Some(connection) = core.table.get_mut(index) else { return false };
+        connection.read_out_since = None;
+        let partner = connection.partner.and_then(|partner| core.table.get(partner));
+        if partner.is_none_or(|partner| partner.read_out_since.is_none()) {
+            end(core, index, End::Lost(reason));
+        }
         false
     });
     core.reading_out.append(&mut reading_out);
@@ -321,6 +331,7 @@ fn sweep_one(core: &mut Core, index: u32) {
     let peer = connection.peer.clone();
     let source = connection.source.take();
     core.table.unname(index);
+    mesh::departed(core, index);
     while let Some(request) = core.requests.next_of(index) {
         core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
     }
@@ -330,11 +341,24 @@ fn sweep_one(core: &mut Core, index: u32) {
         core.news.push_back(News::Lost { peer, reason });
     }
     fanout::lost(core, source, how);
-    let_go(core, index, how);
-    if let Some(held) = successor.and_then(|successor| core.table.find(successor)) {
-        if held.phase == Phase::Held {
-            core.owe_greeting(held.id.index);
+    match core.table.get(index).map(|connection| &connection.side) {
+        // The close of a dialled lane has a witness, and the successor waits for it.
+        Some(&Side::Dialled { intent }) if successor.is_some() => {
+            core.table.intents[intent as usize].heir = successor;
+            let_go(core, index, how);
         }
+        _ => {
+            let_go(core, index, how);
+            admit_held(core, successor);
+        }
+    }
+}
+
+/// The connection that a held hello waited for is gone.
+pub(super) fn admit_held(core: &mut Core, held: Option<ConnectionId>) {
+    let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
+    if let Some(index) = held.map(|held| held.id.index) {
+        core.owe_greeting(index);
     }
 }
 
@@ -343,7 +367,13 @@ fn let_go(core: &mut Core, index: u32, how: End) {
     let Some(connection) = core.table.get_mut(index) else { return };
     let lane = connection.lane;
     let share = connection.share;
+    let leg = connection.leg;
+    core.table.part(index);
+    let Some(connection) = core.table.get_mut(index) else { return };
     match connection.side {
+        Side::Own => {
+            core.table.remove(index);
+        }
         Side::Accepted { .. } if connection.severed => {
             core.rotation.remove_peer(share);
             core.table.remove(index);
@@ -357,12 +387,15 @@ fn let_go(core: &mut Core, index: u32, how: End) {
         Side::Dialled { intent } => {
             core.rotation.remove_peer(share);
             core.table.remove(index);
-            let linger = if how == End::Lost(LostReason::Stopped) { Linger::Orderly } else { Linger::None };
+            let is_orderly = core.host_state == HostState::Stopped;
+            let linger = if is_orderly { Linger::Orderly } else { Linger::None };
             if let Some(entry) = core.table.lanes.get_mut(lane as usize) {
                 core.io.close(entry.id, linger);
                 entry.behind = Behind::Closed { intent: Some(intent) };
             }
-            intents::ended(core, intent, how, Some(lane));
+            if leg == Lane::Application {
+                intents::ended(core, intent, how);
+            }
         }
     }
 }
@@ -391,7 +424,10 @@ pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
             reject(core, id.index, RejectReason::NotAdmitted);
             end(core, id.index, End::Lost(LostReason::NeverReady));
         }
-        Phase::Dialling | Phase::Greeting => end(core, id.index, End::Failed(Failure::TimedOut)),
+        Phase::Dialling | Phase::Greeting | Phase::Joining => {
+            reject(core, id.index, RejectReason::NotAdmitted);
+            end_as(core, id.index, LostReason::NeverReady, Failure::TimedOut);
+        }
         _ => {}
     }
 }
@@ -430,7 +466,9 @@ pub(crate) fn announce(core: &mut Core, channel: u32) {
         .table
         .iter()
         .filter(|(_, connection)| connection.channel == channel)
-        .filter(|(_, connection)| connection.stands() || connection.phase == Phase::Greeting)
+        .filter(|(_, connection)| {
+            connection.stands() || connection.is_opening() || connection.phase == Phase::Joined
+        })
         .map(|(index, _)| index)
         .collect();
     for index in standing {
@@ -445,6 +483,7 @@ pub(crate) fn stop(core: &mut Core) {
     }
     set_state(core, HostState::Stopped);
     core.agenda.clear();
+    core.own.clear();
     core.owing.clear();
     core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
@@ -459,12 +498,11 @@ pub(crate) fn stop(core: &mut Core) {
         intent.phase = IntentPhase::Off;
     }
     for channel in &core.channels.list {
-        let (ChannelEnd::Server { lane, .. } | ChannelEnd::Publisher { lane, .. }) = channel.end else {
-            continue;
-        };
-        let Some(entry) = core.table.lanes.get_mut(lane as usize) else { continue };
-        core.io.close(entry.id, Linger::Orderly);
-        core.rotation.remove_lane(entry.key);
+        for lane in channel.end.listening().into_iter().flatten() {
+            let Some(entry) = core.table.lanes.get_mut(lane as usize) else { continue };
+            core.io.close(entry.id, Linger::Orderly);
+            core.rotation.remove_lane(entry.key);
+        }
         if let ChannelEnd::Publisher { check, .. } = channel.end {
             core.liveness.end(check);
         }

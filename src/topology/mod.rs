@@ -6,9 +6,14 @@ pub(crate) mod client_server;
 pub(crate) mod fanout;
 pub(crate) mod intents;
 pub(crate) mod life;
+pub(crate) mod mesh;
+pub(crate) mod node;
 mod owed;
+pub(crate) mod own;
 pub(crate) mod register;
+pub(crate) mod roster;
 pub(crate) mod selection;
+pub(crate) mod service;
 pub(crate) mod table;
 pub(crate) mod witness;
 
@@ -19,6 +24,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, ClockTime, Watch};
 use crate::config::Config;
+use crate::error::RegisterError;
 use crate::io::{Inbound, Io};
 use crate::link::backoff::{Backoff, Draws};
 use crate::link::connection::{Failure, LostReason, Peer};
@@ -26,13 +32,15 @@ use crate::link::publisher::Source;
 use crate::link::replies::Replies;
 use crate::link::requests::{RequestId, Requests};
 use crate::liveness::{CheckKey, Liveness};
-use crate::name::{BindEndpoint, ChannelName, Endpoint};
+use crate::name::{BindEndpoint, ChannelName, Endpoint, MeshName, TopologyName};
 use crate::rotation::Rotation;
 use crate::wire::{AdmissionBody, HostState};
 use agenda::Agenda;
 use fanout::Subscription;
+use own::Loop;
+use roster::Roster;
 use selection::Members;
-use table::{Expects, Intent, IntentPhase, LaneEntry, Table};
+use table::{Carries, Expects, Intent, IntentPhase, LaneEntry, Table};
 
 /// All that one engine has, but the host and the buffers of the running turn.
 #[derive(Debug)]
@@ -63,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) verdicts_left: bool,
     /// What the host has not been told yet.
     pub(crate) news: VecDeque<News>,
+    /// What mesh nodes of this engine sent to themselves.
+    pub(crate) own: Loop,
     /// The head being written.
     pub(crate) head: Vec<u8>,
     draws: Draws,
@@ -92,6 +102,7 @@ impl Core {
             turned_away: (clock.now(), 0),
             verdicts_left: false,
             news: VecDeque::new(),
+            own: Loop::default(),
             head: Vec::new(),
             draws: Draws::new(seed),
             config,
@@ -111,7 +122,8 @@ impl Core {
     /// The host enters a state of pressure, on every lane there is.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         self.pressure = pressure;
-        for (_, LaneEntry { key, .. }) in self.table.lanes.iter().filter(|(_, lane)| !lane.is_fanout) {
+        let pausable = |lane: &LaneEntry| lane.carries == Carries::Application;
+        for (_, LaneEntry { key, .. }) in self.table.lanes.iter().filter(|(_, lane)| pausable(lane)) {
             match pressure {
                 Pressure::Running => self.rotation.resume(*key),
                 Pressure::Paused => self.rotation.pause(*key, self.config.pause_limits()),
@@ -121,7 +133,7 @@ impl Core {
 
     /// Takes a new lane in, under the pressure that the host is in, before anyone can know of it.
     pub(crate) fn add_lane(&mut self, entry: LaneEntry) {
-        if self.pressure == Pressure::Paused && !entry.is_fanout {
+        if self.pressure == Pressure::Paused && entry.carries == Carries::Application {
             self.rotation.pause(entry.key, self.config.pause_limits());
         }
         self.table.lanes.insert(entry);
@@ -148,8 +160,18 @@ impl Core {
     pub(crate) fn add_intent(&mut self, channel: u32, endpoint: Endpoint, expects: Expects) -> u32 {
         let moment = self.watch.moment();
         let backoff = Backoff::new(self.draw());
-        let phase = IntentPhase::Waiting { retry: moment.now, closing: None, give_up: moment.watched };
-        let intent = Intent { channel, endpoint, expects, backoff, phase, last_end: None, was_ready: false };
+        let phase = IntentPhase::Waiting { retry: moment.now, give_up: moment.watched };
+        let intent = Intent {
+            channel,
+            endpoint,
+            expects,
+            backoff,
+            phase,
+            is_described: false,
+            heir: None,
+            last_end: None,
+            was_ready: false,
+        };
         let index = self.table.add_intent(intent);
         self.agenda.retry(moment.now, index);
         index
@@ -157,7 +179,11 @@ impl Core {
 
     /// Whether something waits that needs no new input.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.rotation.work_left() || self.verdicts_left || !self.news.is_empty() || !self.closing.is_empty()
+        self.rotation.work_left()
+            || self.verdicts_left
+            || !self.news.is_empty()
+            || !self.closing.is_empty()
+            || self.own.has_work(self.pressure)
     }
 }
 
@@ -172,10 +198,10 @@ pub(crate) struct Due {
     read_out: usize,
 }
 
-/// One registered end of a channel: a server, a client, a publisher or a subscriber.
+/// One registered end of a topology: a server, a client, a publisher, a subscriber, or a mesh node.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) name: ChannelName,
+    pub(crate) name: TopologyName,
     /// What we say of ourselves on it; nothing on a fanout channel, which has no handshake.
     pub(crate) body: Option<AdmissionBody>,
     /// The largest record we take; 0 is no limit.
@@ -184,6 +210,23 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    pub(crate) fn is_mesh(&self) -> bool {
+        matches!(self.end, ChannelEnd::Mesh(_))
+    }
+
+    /// Whether this end offers a channel to its peers.
+    fn serves(&self, channel: &str) -> bool {
+        match &self.name {
+            TopologyName::RouteMesh(_) => self.body.as_ref().is_some_and(|body| body.serves(channel)),
+            TopologyName::ClientServer(name) | TopologyName::Fanout(name) => name.as_str() == channel,
+        }
+    }
+
+    /// Whether we go by a larger RID than this one here.
+    fn is_above(&self, rid: &[u8]) -> bool {
+        self.body.as_ref().is_some_and(|body| body.identity().rid.as_bytes() > rid)
+    }
+
     /// Whether a RID is the one we go by here.
     fn is_own(&self, rid: &[u8]) -> bool {
         self.body.as_ref().is_some_and(|body| body.identity().rid.as_bytes() == rid)
@@ -201,13 +244,47 @@ pub(crate) enum ChannelEnd {
     Publisher { lane: u32, bound: BindEndpoint, check: CheckKey, published: u32 },
     /// It hears each publisher on a lane of its own.
     Subscriber(Subscription),
+    /// It dials other nodes of its mesh, and listens to those that dial it.
+    Mesh(Box<Mesh>),
+}
+
+impl ChannelEnd {
+    /// The lanes on which it listens or publishes.
+    fn listening(&self) -> [Option<u32>; 2] {
+        match self {
+            Self::Server { lane, .. } | Self::Publisher { lane, .. } => [Some(*lane), None],
+            Self::Client { .. } | Self::Subscriber(_) => [None, None],
+            Self::Mesh(mesh) => mesh.listening.as_ref().map_or([None, None], |at| at.lanes.map(Some)),
+        }
+    }
+}
+
+/// A node of a RouteMesh.
+#[derive(Debug)]
+pub(crate) struct Mesh {
+    pub(crate) listening: Option<Listening>,
+    /// Who else is known.
+    pub(crate) roster: Roster,
+    /// The connection that stands for this node itself.
+    pub(crate) own: u32,
+    /// The configuration generation of the host's own list of endpoints.
+    pub(crate) configuration: u64,
+}
+
+/// Where a mesh node listens: the application lane, then the completion lane.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    lanes: [u32; 2],
+    pub(crate) bound: [BindEndpoint; 2],
 }
 
 /// The registered channels by number and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     pub(crate) list: Vec<Channel>,
-    servers: HashMap<ChannelName, u32>,
+    meshes: HashMap<MeshName, u32>,
+    /// Servers of a ClientServer channel, and mesh nodes by each channel they serve.
+    served: HashMap<ChannelName, u32>,
     clients: HashMap<ChannelName, u32>,
     publishers: HashMap<ChannelName, u32>,
     subscribers: HashMap<ChannelName, u32>,
@@ -217,18 +294,70 @@ impl Channels {
     pub(crate) fn add(&mut self, channel: Channel) -> u32 {
         let index = self.list.len() as u32;
         let names = match channel.end {
-            ChannelEnd::Server { .. } => &mut self.servers,
+            ChannelEnd::Server { .. } | ChannelEnd::Mesh(_) => &mut self.served,
             ChannelEnd::Client { .. } => &mut self.clients,
             ChannelEnd::Publisher { .. } => &mut self.publishers,
             ChannelEnd::Subscriber(_) => &mut self.subscribers,
         };
-        names.insert(channel.name.clone(), index);
+        match &channel.name {
+            TopologyName::RouteMesh(mesh) => {
+                self.meshes.insert(mesh.clone(), index);
+                let serves = channel.body.iter().flat_map(AdmissionBody::channels);
+                names.extend(serves.map(|(name, _)| (name.clone(), index)));
+            }
+            TopologyName::ClientServer(name) | TopologyName::Fanout(name) => {
+                names.insert(name.clone(), index);
+            }
+        }
         self.list.push(channel);
         index
     }
 
-    pub(crate) fn server(&self, name: &ChannelName) -> Option<u32> {
-        self.servers.get(name).copied()
+    pub(crate) fn mesh(&self, name: &MeshName) -> Option<u32> {
+        self.meshes.get(name).copied()
+    }
+
+    /// The server or mesh node that serves a channel.
+    pub(crate) fn serving(&self, name: &ChannelName) -> Option<u32> {
+        self.served.get(name).copied()
+    }
+
+    /// Whether a channel has a server here.
+    pub(crate) fn is_server(&self, name: &ChannelName) -> bool {
+        let channel = self.serving(name).map(|index| self.get(index));
+        channel.is_some_and(|channel| matches!(channel.end, ChannelEnd::Server { .. }))
+    }
+
+    /// A channel as a ClientServer one, if it is none of another topology.
+    fn client_server(&self, name: &ChannelName) -> Result<TopologyName, RegisterError> {
+        self.as_one(name, TopologyName::ClientServer(name.clone()))
+    }
+
+    /// A channel as a fanout one, if it is none of another topology.
+    fn fanout(&self, name: &ChannelName) -> Result<TopologyName, RegisterError> {
+        self.as_one(name, TopologyName::Fanout(name.clone()))
+    }
+
+    fn as_one(&self, name: &ChannelName, wanted: TopologyName) -> Result<TopologyName, RegisterError> {
+        match self.elsewhere(name, &wanted) {
+            None => Ok(wanted),
+            Some(there) => {
+                Err(RegisterError::ChannelElsewhere { channel: name.clone(), topology: there.clone() })
+            }
+        }
+    }
+
+    /// The topology in which a channel is registered, if it is another one than `wanted`.
+    pub(crate) fn elsewhere(&self, name: &ChannelName, wanted: &TopologyName) -> Option<&TopologyName> {
+        let is_other = |there: &TopologyName| match (there, wanted) {
+            (TopologyName::RouteMesh(there), TopologyName::RouteMesh(wanted)) => there != wanted,
+            _ => std::mem::discriminant(there) != std::mem::discriminant(wanted),
+        };
+        [&self.served, &self.clients, &self.publishers, &self.subscribers]
+            .into_iter()
+            .filter_map(|names| names.get(name))
+            .map(|index| &self.get(*index).name)
+            .find(|there| is_other(there))
     }
 
     pub(crate) fn client(&self, name: &ChannelName) -> Option<u32> {
@@ -252,7 +381,22 @@ impl Channels {
     pub(crate) fn members_mut(&mut self, index: u32) -> Option<&mut Members> {
         match &mut self.list[index as usize].end {
             ChannelEnd::Client { members } => Some(members),
-            ChannelEnd::Server { .. } | ChannelEnd::Publisher { .. } | ChannelEnd::Subscriber(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The mesh node of this number.
+    pub(crate) fn node(&self, index: u32) -> Option<&Mesh> {
+        match &self.get(index).end {
+            ChannelEnd::Mesh(mesh) => Some(mesh),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn node_mut(&mut self, index: u32) -> Option<&mut Mesh> {
+        match &mut self.list[index as usize].end {
+            ChannelEnd::Mesh(mesh) => Some(mesh),
+            _ => None,
         }
     }
 }
@@ -275,7 +419,7 @@ pub(crate) enum News {
     Ready(Arc<Peer>),
     Missed { peer: Arc<Peer>, asks: u8 },
     Lost { peer: Arc<Peer>, reason: LostReason },
-    Failed { channel: ChannelName, endpoint: Endpoint, failure: Failure },
+    Failed { topology: TopologyName, endpoint: Endpoint, failure: Failure },
     Ended { request: RequestId, why: Unanswered },
     Stalled { unwatched: Duration },
     PublisherReady(Arc<Source>),

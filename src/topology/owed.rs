@@ -2,11 +2,11 @@
 //! update; all are retried first in every turn, and while one is owed the next free slot belongs to it.
 
 use super::Core;
-use super::life;
+use super::{life, own};
 use crate::io::SendError;
 use crate::link::connection::{Connection, Phase, Side};
 use crate::liveness::CheckKey;
-use crate::wire::{Announce, Lane, ProbeId, Record};
+use crate::wire::{Announce, HostState, Lane, ProbeId, Record};
 
 /// One thing that waits for a slot.
 #[derive(Debug, Clone, Copy)]
@@ -28,15 +28,18 @@ impl Core {
     /// Sends what stands in `self.head`, with these parts behind it.
     pub(crate) fn send_head(&mut self, index: u32, parts: &[&[u8]]) -> Result<(), SendError> {
         let connection = self.table.get(index).ok_or(SendError::NoLane)?;
+        if let Side::Own = connection.side {
+            return own::send(self, index, parts);
+        }
         let lane = self.table.lane(connection.lane).ok_or(SendError::NoLane)?;
-        self.io.send(lane.id, connection.route(), &self.head, parts)
+        self.io.send(lane.id, connection.address(), &self.head, parts)
     }
 
     fn send_admission(&mut self, index: u32, announce: Announce) -> Result<(), SendError> {
         let connection = self.table.get(index).ok_or(SendError::NoLane)?;
         self.head.clear();
         let Some(body) = &self.channels.get(connection.channel).body else { return Err(SendError::NoLane) };
-        body.emit(announce, Lane::Application, connection.pair, &mut self.head);
+        body.emit(announce, connection.leg, connection.pair, &mut self.head);
         self.send_head(index, &[])
     }
 
@@ -170,6 +173,18 @@ impl Core {
         }
     }
 
+    /// Whether an update may go out on this lane: in a RouteMesh on the completion lane, or as the word of an orderly close
+    /// on the application lane while the other does not stand yet (WIRE.md).
+    fn may_update(&self, connection: &Connection) -> bool {
+        match (connection.leg, self.channels.get(connection.channel).is_mesh()) {
+            (Lane::Completion, _) => connection.phase == Phase::Joined,
+            (Lane::Application, true) => {
+                connection.phase == Phase::Joining && self.host_state == HostState::Stopped
+            }
+            (Lane::Application, false) => connection.stands(),
+        }
+    }
+
     /// The first thing a connection is owed. One that has ended is owed nothing.
     fn debt(&self, connection: &Connection) -> Option<Debt> {
         let Connection { owed, side, phase, .. } = connection;
@@ -187,6 +202,6 @@ impl Core {
         if let Some((id, key)) = ask {
             return Some(Debt::Ask(id, key));
         }
-        (owed.update && connection.stands()).then_some(Debt::Update)
+        (owed.update && self.may_update(connection)).then_some(Debt::Update)
     }
 }

@@ -1,16 +1,15 @@
 //! Registration: what a host says it serves or wants, checked whole before anything is changed.
 
+use super::intents::{self, bound_identity};
 use super::selection::Members;
-use super::table::{Behind, Expects, LaneEntry, Listener};
+use super::table::{Behind, Carries, Expects, LaneEntry, Listener};
 use super::{Channel, ChannelEnd, Core};
 use crate::config::random;
 use crate::error::{MESSAGE_BYTES_MIN, RegisterError};
 use crate::io::Listen;
 use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid, SecurityId, Weight};
-use crate::wire::{AdmissionBody, HostState, Identity, Service};
+use crate::wire::{AdmissionBody, HostState, Identity, Lane, Service};
 
-/// The ZeroMQ identity of a bound application lane, by which a dialling ROUTER addresses it (WIRE.md).
-const APPLICATION_LANE: u8 = b'A';
 /// The weight of a server that says nothing of it.
 const WEIGHT_DEFAULT: Weight = match Weight::new(100) {
     Ok(weight) => weight,
@@ -151,11 +150,12 @@ impl Client {
 pub(crate) fn serve(core: &mut Core, server: Server) -> Result<BindEndpoint, RegisterError> {
     let Server { channel, node, bind, advertised, weight } = server;
     check(core, &node)?;
-    if core.channels.server(&channel).is_some() {
+    if core.channels.is_server(&channel) {
         return Err(RegisterError::SecondServer { channel });
     }
+    let topology = core.channels.client_server(&channel)?;
     let lane = core.table.lanes.vacant_key() as u32;
-    let kind = Listen::Router { identity: APPLICATION_LANE };
+    let kind = Listen::Router { identity: bound_identity(Lane::Application) };
     let (id, bound) = core
         .io
         .listen(kind, &bind, lane, node.bytes_max)
@@ -166,9 +166,9 @@ pub(crate) fn serve(core: &mut Core, server: Server) -> Result<BindEndpoint, Reg
     let key = core.rotation.add_shared(lane);
     let end = ChannelEnd::Server { lane, bound: bound.clone() };
     let index =
-        core.channels.add(Channel { name: channel, body: Some(body), bytes_max: node.bytes_max, end });
+        core.channels.add(Channel { name: topology, body: Some(body), bytes_max: node.bytes_max, end });
     let behind = Behind::Listener(Listener::new(index));
-    core.add_lane(LaneEntry { id, key, behind, is_fanout: false });
+    core.add_lane(LaneEntry { id, key, behind, carries: Carries::Application });
     Ok(bound)
 }
 
@@ -179,19 +179,16 @@ pub(crate) fn connect(core: &mut Core, client: Client) -> Result<(), RegisterErr
     if core.channels.client(&channel).is_some() {
         return Err(RegisterError::SecondClient { channel });
     }
+    let topology = core.channels.client_server(&channel)?;
     if servers.is_empty() {
         return Err(RegisterError::NoEndpoint { channel });
     }
-    for (at, (endpoint, _)) in servers.iter().enumerate() {
-        if servers[..at].iter().any(|(earlier, _)| earlier == endpoint) {
-            return Err(RegisterError::EndpointTwice { channel, endpoint: endpoint.clone() });
-        }
-    }
+    intents::check_once(&topology, &servers)?;
     let service = Service::Client { channel: channel.clone(), max_message: node.bytes_max };
     let body = body(core.host_state, service, &node, None, Vec::new());
     let end = ChannelEnd::Client { members: Members::default() };
     let index =
-        core.channels.add(Channel { name: channel, body: Some(body), bytes_max: node.bytes_max, end });
+        core.channels.add(Channel { name: topology, body: Some(body), bytes_max: node.bytes_max, end });
     for (endpoint, expects) in servers {
         let intent = core.add_intent(index, endpoint, expects);
         if let Some(members) = core.channels.members_mut(index) {

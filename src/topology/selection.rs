@@ -7,7 +7,9 @@
 //! (W - credit) / w picks from now, which keeps anyone from falling a whole pick behind. Both are bounds known from
 //! scheduling one processor: each pick of a member is a job with a window, and earliest deadline first meets them all.
 
+use crate::link::connection::Connection;
 use crate::name::Weight;
+use crate::wire::HostState;
 
 /// What a member is fit for at the moment of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,18 @@ pub(crate) enum Fitness {
     NotReady,
     /// Draining, or otherwise out of service: out of selection, whatever its connection does.
     NotServing,
+}
+
+impl Fitness {
+    /// What the peer of a connection is fit for.
+    pub(crate) fn of(connection: Option<&Connection>) -> Self {
+        match connection {
+            Some(connection) if !connection.is_ready() => Self::NotReady,
+            Some(connection) if connection.peer_state == HostState::Serving => Self::Ready,
+            Some(_) => Self::NotServing,
+            None => Self::NotReady,
+        }
+    }
 }
 
 /// How a channel call ends in selection (000 §5).
@@ -58,9 +72,12 @@ impl Members {
     }
 
     /// Takes a member out; false if it was not in.
-    #[cfg(test)]
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         self.find(number).map(|at| self.members.remove(at)).is_ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
     }
 
     /// Picks the member for one call. O(members); asks `fitness` once for each of weight above 0.

@@ -13,6 +13,7 @@ use crate::link::backoff::Backoff;
 use crate::link::connection::{Connection, ConnectionId, End, Phase, Route, Side};
 use crate::name::{Endpoint, Generation, Rid, SecurityId};
 use crate::rotation::LaneKey;
+use crate::wire::{Admission, Lane, RejectReason};
 
 /// One lane: its socket, its place in the rotation, and who is behind it.
 #[derive(Debug)]
@@ -20,8 +21,18 @@ pub(crate) struct LaneEntry {
     pub(crate) id: LaneId,
     pub(crate) key: LaneKey,
     pub(crate) behind: Behind,
-    /// Whether what comes by it are published records: they are no service records, and no pause applies to them.
-    pub(crate) is_fanout: bool,
+    pub(crate) carries: Carries,
+}
+
+/// What comes by a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Service records; a pause of the host holds back those that are for it.
+    Application,
+    /// Replies and updates of a RouteMesh. No pause applies to them.
+    Completion,
+    /// Published records. No pause applies to them either.
+    Published,
 }
 
 /// Who is behind a lane.
@@ -53,13 +64,17 @@ pub(crate) struct Intent {
     pub(crate) expects: Expects,
     pub(crate) backoff: Backoff,
     pub(crate) phase: IntentPhase,
+    /// It came from a descriptor, not from the host's own list of endpoints.
+    pub(crate) is_described: bool,
+    /// The accepted connection of the same peer whose hello waits until this intent's lanes are physically closed.
+    pub(crate) heir: Option<ConnectionId>,
     /// How the last attempt, or the last connection, ended.
     pub(crate) last_end: Option<End>,
     /// It was ready before.
     pub(crate) was_ready: bool,
 }
 
-/// What a server must show at the handshake; what is none may be anything.
+/// What the other side must show at the handshake; what is none may be anything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Expects {
     pub(crate) rid: Option<Rid>,
@@ -67,13 +82,31 @@ pub(crate) struct Expects {
     pub(crate) security: Option<SecurityId>,
 }
 
+impl Expects {
+    /// Whether an admission is the expected one, and if not, which reject says why.
+    pub(crate) fn judge(&self, admission: &Admission<'_>) -> Result<(), RejectReason> {
+        if self.rid.as_ref().is_some_and(|expected| expected.as_bytes() != admission.rid()) {
+            return Err(RejectReason::IdentityMismatch);
+        }
+        if self.generation.is_some_and(|expected| expected != admission.generation()) {
+            return Err(RejectReason::LifecycleGenerationStale);
+        }
+        if self.security.as_ref().is_some_and(|expected| expected.as_str() != admission.security()) {
+            return Err(RejectReason::SecurityIdentityMismatch);
+        }
+        Ok(())
+    }
+}
+
 /// What an intent does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IntentPhase {
-    /// Waits for its next attempt, and until then at most for the lane of the last one to be physically closed.
-    Waiting { retry: ClockTime, closing: Option<u32>, give_up: WatchTime },
+    /// Waits for its next attempt, and for the lanes of the last one to be physically closed, though not beyond `give_up`.
+    Waiting { retry: ClockTime, give_up: WatchTime },
     /// Has a connection, ready or on its way.
     Connected { connection: u32 },
+    /// Needs none, as long as this other connection leads to the same peer.
+    Covered { connection: u32 },
     /// The other side said that no connection is needed. Not retried.
     NotRequired,
     /// Not wanted any more. Its place is free once nothing is left of its last connection.
@@ -200,9 +233,35 @@ impl Table {
         index
     }
 
+    /// Ties the two lanes of a pair together.
+    pub(crate) fn join(&mut self, application: u32, completion: u32) {
+        for (one, other) in [(application, completion), (completion, application)] {
+            if let Some(connection) = self.get_mut(one) {
+                connection.partner = Some(other);
+            }
+        }
+    }
+
+    /// Unties a lane from its pair's other one.
+    pub(crate) fn part(&mut self, index: u32) {
+        let partner = self.get_mut(index).and_then(|connection| connection.partner.take());
+        if let Some(partner) = partner.and_then(|partner| self.get_mut(partner)) {
+            partner.partner = None;
+        }
+    }
+
+    /// The connection that stands for a pair: its application lane, where that is still known.
+    pub(crate) fn head_of(&self, index: u32) -> u32 {
+        match self.get(index) {
+            Some(Connection { leg: Lane::Completion, partner: Some(application), .. }) => *application,
+            _ => index,
+        }
+    }
+
     /// Forgets a connection and every index on it.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         self.unname(index);
+        self.part(index);
         self.bind_descriptor(index, None);
         let connection = self.connections.try_remove(index as usize)?;
         if let Side::Accepted { route, .. } = &connection.side {
@@ -271,7 +330,9 @@ impl Table {
 
     /// The connection that was dialled for an intent, until the sweep has let go of it.
     pub(crate) fn dialled_for(&self, intent: u32) -> Option<u32> {
-        let is_its = |each: &Connection| matches!(each.side, Side::Dialled { intent: of } if of == intent);
+        let is_its = |each: &Connection| {
+            each.leg == Lane::Application && matches!(each.side, Side::Dialled { intent: of } if of == intent)
+        };
         self.iter().find(|(_, each)| is_its(each)).map(|(index, _)| index)
     }
 
@@ -343,7 +404,13 @@ impl Table {
         }
         for (index, connection) in self.iter() {
             assert_eq!(connection.id.index, index);
-            assert_eq!(connection.check.is_some(), connection.phase == Phase::Ready, "{connection:?}");
+            let is_judged = connection.phase == Phase::Ready && !matches!(connection.side, Side::Own);
+            assert_eq!(connection.check.is_some(), is_judged, "{connection:?}");
+            if let Some(partner) = connection.partner {
+                let partner = self.get(partner).expect("a lane's partner is there");
+                assert!(partner.partner == Some(index) && partner.leg != connection.leg, "{connection:?}");
+                assert!(partner.pair == connection.pair && partner.channel == connection.channel);
+            }
             if let Some(route) = connection.route() {
                 assert_eq!(
                     self.listener(connection.lane).and_then(|listener| listener.at_route(route)),

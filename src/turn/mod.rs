@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::clock::{ClockTime, WATCH_STEP};
 use crate::host::{Completion, Event, Host, Outbox};
+use crate::link::connection::Connection;
 use crate::liveness::{Verdict, Why};
 use crate::rotation;
 use crate::topology::life::{self, READ_OUT_PAUSE};
@@ -116,8 +117,8 @@ fn tell<H: Host>(core: &mut Core, host: &mut H) {
             News::Ready(peer) => host.on_event(Event::Ready { peer }, outbox),
             News::Missed { peer, asks } => host.on_event(Event::Missed { peer, asks: *asks }, outbox),
             News::Lost { peer, reason } => host.on_event(Event::Lost { peer, reason: *reason }, outbox),
-            News::Failed { channel, endpoint, failure } => {
-                host.on_event(Event::Failed { channel, endpoint, failure: *failure }, outbox);
+            News::Failed { topology, endpoint, failure } => {
+                host.on_event(Event::Failed { topology, endpoint, failure: *failure }, outbox);
             }
             News::Ended { request, why } => {
                 let outcome = Completion::Unanswered(*why);
@@ -163,9 +164,8 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
     let moment = core.watch.moment();
     let work_left = core.io.has_work() || core.is_pressed();
     let table = &core.table;
-    let handshake = core.agenda.handshake_at(&moment, |id| {
-        table.find(id).is_some_and(|connection| !connection.is_ready() && !connection.has_ended())
-    });
+    let handshake =
+        core.agenda.handshake_at(&moment, |id| table.find(id).is_some_and(Connection::is_opening));
     let liveness = core.liveness.wanted(&moment).map(|(at, why)| match why {
         Why::Ask => (at, DueReason::Ask),
         Why::Look => (at, DueReason::Look),

@@ -3,9 +3,9 @@
 use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::Inbound;
 use crate::link::connection::Connection;
-use crate::rotation::{self, Offer, PeerKey, Service};
-use crate::topology::client_server::{self, Step};
-use crate::topology::table::Behind;
+use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
+use crate::topology::service::{self, Step};
+use crate::topology::table::{Behind, Carries};
 use crate::topology::{Core, Pressure, fanout, life};
 use crate::wire::{Outcome, Record};
 
@@ -48,9 +48,10 @@ pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H)
             core.rotation.mark(entry.key);
         }
     }
+    let own = serve_own(core, host);
     if !core.rotation.work_left() {
         life::finish_reading_out(core);
-        return rotation::Report::default();
+        return own;
     }
     // Caps run on the true clock even where a host gives the turn its time: they bound what handling really takes.
     core.rotation.begin(core.clock.now());
@@ -58,13 +59,33 @@ pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H)
         serve(core, service, records, host);
     }
     life::finish_reading_out(core);
-    core.rotation.report()
+    let report = core.rotation.report();
+    rotation::Report { records: own.records + report.records, bytes: own.bytes + report.bytes, ..report }
+}
+
+/// Takes what nodes of this engine sent to themselves, within the caps of one connection.
+fn serve_own<H: Host>(core: &mut Core, host: &mut H) -> rotation::Report {
+    let mut taken = rotation::Report::default();
+    if !core.own.has_work(core.pressure) {
+        return taken;
+    }
+    let (clock, caps) = (core.clock, core.config.caps());
+    let began = clock.now();
+    while taken.records < COUNT_CAP.into() && taken.bytes < caps.bytes && clock.now().since(began) < caps.time
+    {
+        let Some((index, mut record)) = core.own.next(core.pressure) else { break };
+        taken.records += 1;
+        taken.bytes += record.bytes() as u64;
+        handle(core, index, &mut record, host);
+        core.own.give_back(record);
+    }
+    taken
 }
 
 /// Serves one lane: what is held for its peers, then what can be read.
 fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host: &mut H) {
     let Some(entry) = core.table.lane(service.owner) else { return };
-    let (lane, is_fanout) = (entry.id, entry.is_fanout);
+    let (lane, is_fanout) = (entry.id, entry.carries == Carries::Published);
     let dialled = match entry.behind {
         Behind::Dialled { connection } => Some(connection),
         Behind::Listener(_) | Behind::Publisher | Behind::Closed { .. } => None,
@@ -147,23 +168,25 @@ fn sender(core: &mut Core, lane: u32, inbound: &Inbound) -> Option<u32> {
 fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mut H) {
     // What the host hears first may make it close this very peer: after that nothing of it is delivered.
     super::tell(core, host);
-    let step = client_server::take(core, index, inbound);
-    if step == Step::Done {
-        return super::tell(core, host);
-    }
-    let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
+    service::trace(core, index, inbound);
+    let step = service::take(core, index, inbound);
     let parts = inbound.parts();
-    let event = match step {
-        Step::Done => return,
-        Step::Message => Event::Message { peer: &peer, parts },
-        Step::Request(token) => Event::Request { peer: &peer, parts, token },
+    let (channel, token) = match step {
+        Step::Done => return super::tell(core, host),
         Step::Answer(request, outcome) => {
             let outcome = match outcome {
                 Outcome::Reply => Completion::Reply(parts),
                 Outcome::Failed(kind) => Completion::Declined(kind),
             };
-            Event::Completed { request, outcome }
+            return host.on_event(Event::Completed { request, outcome }, &mut Outbox::in_turn(core));
         }
+        Step::Message(channel) => (channel, None),
+        Step::Request(channel, token) => (channel, Some(token)),
+    };
+    let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
+    let event = match token {
+        None => Event::Message { peer: &peer, channel, parts },
+        Some(token) => Event::Request { peer: &peer, channel, parts, token },
     };
     host.on_event(event, &mut Outbox::in_turn(core));
 }

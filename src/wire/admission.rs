@@ -146,6 +146,11 @@ impl<'a> Admission<'a> {
         Extensions(Reader::new(self.extensions, 0))
     }
 
+    /// An Object Client that serves nothing: two such nodes need no connection (000 §3).
+    pub(crate) fn is_bare_client(&self) -> bool {
+        self.role == Role::Client && self.channels.is_empty()
+    }
+
     /// Whether this is an admission for such a lane from such a sender. Where a hello's is not, the answer is
     /// `reject 2`.
     pub(crate) fn fits(&self, topology: Topology, lane: Lane, sender: Sender) -> bool {

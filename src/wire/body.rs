@@ -124,6 +124,16 @@ impl AdmissionBody {
         &self.channels
     }
 
+    /// Whether a channel is among the Server memberships, whatever its weight.
+    pub(crate) fn serves(&self, channel: &str) -> bool {
+        self.channels.binary_search_by(|(name, _)| name.as_str().cmp(channel)).is_ok()
+    }
+
+    /// The node's role and nothing it serves make it one that other such nodes need no connection to (000 §3).
+    pub(crate) fn is_bare_client(&self) -> bool {
+        self.identity.service.role() == Role::Client && self.channels.is_empty()
+    }
+
     /// Enters a state; the revision rises if it is another one. Says whether it did.
     pub(crate) fn set_state(&mut self, state: HostState) -> bool {
         let news = self.state != state;

@@ -24,10 +24,10 @@ pub(crate) use self::{
     bytes::{DecodeError, Fault, HEAD_BYTES_MAX},
     outcome::Outcome,
     record::{Allowed, PARTS_MAX, Record},
-    values::{Command, Correlation, Lane, Name, Pair, ProbeId, Revision, Role, Sender, Topology},
+    values::{Command, Correlation, Lane, Name, Pair, ProbeId, Revision, Sender, Topology},
 };
 pub use self::{
     outcome::ErrorKind,
     refusal::{RejectReason, UnknownReason},
-    values::HostState,
+    values::{HostState, Role},
 };

@@ -71,10 +71,13 @@ numbered! {
 }
 
 numbered! {
-    /// RouteMesh: the node's object role. ClientServer: which end this is, and never `None`.
-    pub(crate) Role {
+    /// A mesh node's object role. On the wire a ClientServer peer says by it which end it is, and is never `None`.
+    pub Role {
+        /// It takes no part in objects.
         None = 0,
+        /// It uses objects.
         Client = 1,
+        /// It hosts objects.
         Server = 2,
     }
 }

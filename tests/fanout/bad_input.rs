@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use wakeful::{
     BindEndpoint, ChannelName, Endpoint, Engine, Generation, IoError, NameError, Publisher,
-    PublisherDescriptor, RegisterError, SendError, Subscriber,
+    PublisherDescriptor, RegisterError, SendError, Subscriber, TopologyName,
 };
 
 use crate::support::{Node, generation, rid};
@@ -75,7 +75,8 @@ fn a_port_in_use_is_refused_and_another_one_taken() {
 #[test]
 fn one_endpoint_named_twice_is_refused() {
     let mut node = Node::new();
-    let twice = || RegisterError::EndpointTwice { channel: ticks(), endpoint: endpoint(9) };
+    let twice =
+        || RegisterError::EndpointTwice { topology: TopologyName::Fanout(ticks()), endpoint: endpoint(9) };
     refused(&mut node, twice(), |engine| {
         engine.subscribe(Subscriber::new(ticks()).publisher(endpoint(9)).publisher(endpoint(9)))
     });

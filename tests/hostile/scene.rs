@@ -72,7 +72,7 @@ impl Scene {
         self.neighbour.send(&text);
         self.until("the neighbour's message", |scene| {
             scene.server.inbox.events.iter().any(|event| {
-                matches!(event, Owned::Message { peer, parts }
+                matches!(event, Owned::Message { peer, parts, .. }
                     if peer.rid() == &rid("neighbour") && parts[0] == text.as_bytes())
             })
         });

@@ -1,0 +1,406 @@
+//! RouteMesh: who is let in on each of a pair's two lanes, which of two mutual dials stays, and when the pair stands
+//! (000 §3, §5, WIRE.md "Opening"). The larger RID decides between two dials: it gives up its own for the other's hello
+//! until its own pair is complete, and the smaller waits for what it does.
+
+use super::roster::{Route, Serves};
+use super::selection::Fitness;
+use super::table::{Intent, IntentPhase};
+use super::{Channel, Core, News, intents, life, service};
+use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
+use crate::name::{ChannelName, Endpoint, MeshName, Rid};
+use crate::wire::{
+    Admission, AdmissionBody, AdmissionChange, HostState, Lane, RejectReason, Sender, Topology, UpdateFault,
+};
+
+/// Whether the hello of an application lane may come in, and behind which connection of the same peer it has to wait.
+pub(super) fn judge_hello(
+    core: &Core,
+    index: u32,
+    hello: &Admission<'_>,
+) -> Result<Option<u32>, RejectReason> {
+    let Some(connection) = core.table.get(index) else { return Err(RejectReason::NotAdmitted) };
+    let channel = core.channels.get(connection.channel);
+    judge_node(core, connection.channel, hello, Lane::Application, Sender::Dialler)?;
+    if core.host_state != HostState::Serving {
+        return Err(RejectReason::RuntimeNotServing);
+    }
+    if needs_no_connection(channel, hello) {
+        return Err(RejectReason::NotRequired);
+    }
+    let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
+    let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
+    service::judge_successor(core, existing, hello)?;
+    Ok(Some(existing))
+}
+
+/// Whether an admission is of another node of this mesh, and the one that the host's descriptors name. A complete
+/// descriptor holds against whoever comes and however it was dialled (000 §5).
+fn judge_node(
+    core: &Core,
+    channel: u32,
+    admission: &Admission<'_>,
+    lane: Lane,
+    sender: Sender,
+) -> Result<(), RejectReason> {
+    let own = core.channels.get(channel);
+    let is_of_this_mesh = admission.name().as_str() == own.name.as_str();
+    if !is_of_this_mesh || !admission.fits(Topology::RouteMesh, lane, sender) {
+        return Err(RejectReason::TopologyMismatch);
+    }
+    if own.is_own(admission.rid()) {
+        return Err(RejectReason::IdentityMismatch);
+    }
+    let roster = core.channels.node(channel).map(|mesh| &mesh.roster);
+    if let Some(descriptor) = roster.and_then(|roster| roster.descriptor(admission.rid())) {
+        if descriptor.security.as_str() != admission.security() {
+            return Err(RejectReason::SecurityIdentityMismatch);
+        }
+        if descriptor.generation != admission.generation() {
+            return Err(RejectReason::LifecycleGenerationStale);
+        }
+    }
+    Ok(())
+}
+
+/// Two Object Clients that serve nothing have nothing to say to each other (000 §1).
+fn needs_no_connection(channel: &Channel, peer: &Admission<'_>) -> bool {
+    peer.is_bare_client() && channel.body.as_ref().is_some_and(AdmissionBody::is_bare_client)
+}
+
+/// A hello may come in, and says who it is. Returns whether it may be answered now; otherwise it is held.
+pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
+    let Some((channel, rid, _)) = identity(core, index) else { return true };
+    if core.channels.get(channel).is_above(rid.as_bytes()) {
+        give_up_dials(core, index);
+    }
+    // What was dialled to the same peer before may not be physically closed yet.
+    let is_closing = |intent: u32, wish: &Intent| {
+        wish.channel == channel
+            && wish.expects.rid.as_ref() == Some(&rid)
+            && matches!(wish.phase, IntentPhase::Waiting { .. })
+            && core.table.closing_of(intent).is_some()
+    };
+    let closing = (0..).zip(&core.table.intents).find(|(intent, wish)| is_closing(*intent, wish));
+    let Some((intent, _)) = closing else { return true };
+    let Some(held) = core.table.get_mut(index) else { return true };
+    held.phase = Phase::Held;
+    let heir = held.id;
+    core.table.intents[intent as usize].heir = Some(heir);
+    false
+}
+
+/// A hello on the completion lane: it joins the application lane that the same node opened with the same pair.
+pub(super) fn second_hello(core: &mut Core, index: u32, hello: &Admission<'_>) {
+    match judge_second(core, index, hello) {
+        Ok(application) => {
+            if let Some(connection) = core.table.get_mut(index) {
+                connection.pair = hello.pair();
+            }
+            core.table.join(application, index);
+            remember_newer(core, application, hello);
+            core.owe_greeting(index);
+        }
+        Err(reason) => service::turn_down(core, index, reason),
+    }
+}
+
+fn judge_second(core: &Core, index: u32, hello: &Admission<'_>) -> Result<u32, RejectReason> {
+    let Some(connection) = core.table.get(index) else { return Err(RejectReason::NotAdmitted) };
+    judge_node(core, connection.channel, hello, Lane::Completion, Sender::Dialler)?;
+    let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
+    let application = core.table.named(connection.channel, &rid).ok_or(RejectReason::NotAdmitted)?;
+    let Some(first) = core.table.get(application) else { return Err(RejectReason::NotAdmitted) };
+    if first.route().is_none() || first.pair != hello.pair() {
+        return Err(RejectReason::NotAdmitted);
+    }
+    if first.partner.is_some() || first.phase != Phase::Joining {
+        return Err(RejectReason::DuplicateConnection);
+    }
+    completes(first, hello)?;
+    Ok(application)
+}
+
+/// Whether the admission of a completion lane says the same as that of its application lane, or has only moved on since.
+fn completes(application: &Connection, admission: &Admission<'_>) -> Result<(), RejectReason> {
+    let first = Admission::parse(&application.admission).map_err(|_| RejectReason::NotAdmitted)?;
+    match admission.updates(&first) {
+        Ok(_) => Ok(()),
+        Err(UpdateFault::Identity { what: "security" }) => Err(RejectReason::SecurityIdentityMismatch),
+        Err(UpdateFault::Identity { what: "generation" }) => Err(RejectReason::LifecycleGenerationStale),
+        Err(UpdateFault::Identity { what: "rid" }) => Err(RejectReason::IdentityMismatch),
+        Err(UpdateFault::Older { .. }) => Err(RejectReason::DescriptorRevisionStale),
+        Err(UpdateFault::Identity { .. } | UpdateFault::Conflicting { .. }) => {
+            Err(RejectReason::InvalidDescriptor)
+        }
+    }
+}
+
+fn remember_newer(core: &mut Core, application: u32, admission: &Admission<'_>) {
+    let Some(connection) = core.table.get_mut(application) else { return };
+    let change = Admission::parse(&connection.admission).map(|first| admission.updates(&first));
+    if let Ok(Ok(AdmissionChange::Newer)) = change {
+        life::remember(connection, admission);
+    }
+}
+
+/// Our admit of a completion lane went out: the pair is admitted.
+pub(super) fn joined(core: &mut Core, completion: u32) {
+    let application = core.table.head_of(completion);
+    let Some(connection) = core.table.get_mut(application) else { return };
+    if connection.phase != Phase::Joining {
+        return;
+    }
+    connection.phase = Phase::Admitted;
+    if let Some(peer) = connection.peer.clone() {
+        core.news.push_back(News::Admitted(peer));
+    }
+}
+
+/// The application lane that we dialled was admitted: the completion lane comes next, unless another connection to the
+/// same peer stays.
+pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
+    if let Err(reason) = judge_admit(core, index, admit) {
+        return life::end(core, index, End::Failed(Failure::Unexpected(reason)));
+    }
+    life::identify(core, index, admit);
+    let Some((channel, rid, _)) = identity(core, index) else { return };
+    if let Some(other) = core.table.named(channel, &rid) {
+        let is_smaller = !core.channels.get(channel).is_above(rid.as_bytes());
+        match core.table.get(other).map(|other| other.phase) {
+            // The larger has decided for this one.
+            Some(Phase::Joining | Phase::Admitted) if is_smaller => {
+                life::give_up(core, other, LostReason::Replaced);
+            }
+            Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
+                service::ask_again(core, other);
+                return life::end(core, index, End::Unadmitted);
+            }
+            _ => {}
+        }
+    }
+    let Some(connection) = core.table.get_mut(index) else { return };
+    connection.phase = Phase::Joining;
+    if let Side::Dialled { intent } = connection.side {
+        core.agenda.retry(core.watch.moment().now, intent);
+    }
+}
+
+/// Whether the node that admitted us is the one we wanted.
+fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), RejectReason> {
+    let Some(connection) = core.table.get(index) else { return Err(RejectReason::NotAdmitted) };
+    let Side::Dialled { intent } = connection.side else { return Err(RejectReason::TopologyMismatch) };
+    let channel = connection.channel;
+    judge_node(core, channel, admit, Lane::Application, Sender::Acceptor)?;
+    if needs_no_connection(core.channels.get(channel), admit) {
+        return Err(RejectReason::NotRequired);
+    }
+    let wish = &core.table.intents[intent as usize];
+    wish.expects.judge(admit)?;
+    let described_there = core.channels.node(channel).and_then(|mesh| {
+        mesh.roster.descriptors().find(|each| each.endpoint.as_ref() == Some(&wish.endpoint))
+    });
+    if described_there.is_some_and(|descriptor| descriptor.rid.as_bytes() != admit.rid()) {
+        return Err(RejectReason::IdentityMismatch);
+    }
+    if admit.completion().is_none() {
+        return Err(RejectReason::InvalidDescriptor);
+    }
+    Ok(())
+}
+
+/// Dials the completion lane of a pair whose application lane is admitted.
+pub(super) fn dial_completion(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get(index) else { return };
+    let Side::Dialled { intent } = connection.side else { return };
+    if connection.phase != Phase::Joining || connection.partner.is_some() {
+        return;
+    }
+    let pair = connection.pair;
+    let endpoint = Admission::parse(&connection.admission)
+        .ok()
+        .and_then(|admit| admit.completion())
+        .and_then(|endpoint| endpoint.parse::<Endpoint>().ok());
+    let dialled =
+        endpoint.and_then(|endpoint| intents::dial_lane(core, intent, &endpoint, Lane::Completion, pair));
+    match dialled {
+        Some(completion) => core.table.join(index, completion),
+        None => life::end(core, index, End::Failed(Failure::NoSocket)),
+    }
+}
+
+/// The completion lane that we dialled was admitted: the pair is ready.
+pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
+    let application = core.table.head_of(index);
+    let Some(first) = core.table.get(application) else { return };
+    let judged = judge_node(core, first.channel, admit, Lane::Completion, Sender::Acceptor)
+        .and_then(|()| completes(first, admit));
+    if let Err(reason) = judged {
+        return life::end(core, index, End::Failed(Failure::Unexpected(reason)));
+    }
+    remember_newer(core, application, admit);
+    if let Some(connection) = core.table.get_mut(index) {
+        connection.phase = Phase::Joined;
+    }
+    life::make_ready(core, application);
+    core.pay_waiting_update(index);
+}
+
+/// A pair is ready: calls may go to its peer, and other dials to the same peer are given up.
+pub(super) fn became_ready(core: &mut Core, index: u32) {
+    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let Some(connection) = core.table.get(index) else { return };
+    let intent = match connection.side {
+        Side::Dialled { intent } => Some(intent),
+        Side::Accepted { .. } | Side::Own => None,
+    };
+    let serves = Admission::parse(&connection.admission).map(|admission| serves(&admission));
+    if let (Some(mesh), Ok(serves)) = (core.channels.node_mut(channel), serves) {
+        mesh.roster.arrived(&rid, index, intent, serves);
+    }
+    give_up_dials(core, index);
+}
+
+/// A connection is let go: its peer is not reached by it any more, and who did without a dial for its sake dials again.
+pub(super) fn departed(core: &mut Core, index: u32) {
+    let Some((channel, rid, _)) = identity(core, index) else { return };
+    if let Some(mesh) = core.channels.node_mut(channel) {
+        mesh.roster.departed(&rid, index);
+    }
+    intents::uncover(core, index);
+}
+
+/// An intent is not wanted any more, or for somebody else: whom it led to is remembered for its sake no longer.
+pub(super) fn forget_intent(core: &mut Core, intent: u32) {
+    let channel = core.table.intents[intent as usize].channel;
+    if let Some(mesh) = core.channels.node_mut(channel) {
+        mesh.roster.release(intent);
+    }
+}
+
+/// The peer gives its memberships other weights.
+pub(super) fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
+    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let is_ready = core.table.get(index).is_some_and(Connection::is_ready);
+    if let (true, Some(mesh)) = (is_ready, core.channels.node_mut(channel)) {
+        mesh.roster.reweighed(&rid, serves(admission));
+    }
+}
+
+/// The node that the next call on a channel of a mesh goes to; none if this engine has no node of that mesh.
+pub(crate) fn route_to_channel(core: &mut Core, mesh: &MeshName, channel: &ChannelName) -> Option<Route> {
+    let Core { channels, table, .. } = core;
+    let index = channels.mesh(mesh)?;
+    let roster = &mut channels.node_mut(index)?.roster;
+    Some(roster.route_to_channel(channel, |connection| Fitness::of(table.get(connection))))
+}
+
+/// The way to one node of a mesh; none if this engine has no node of that mesh.
+pub(crate) fn route_to_node(core: &Core, mesh: &MeshName, rid: &Rid) -> Option<Route> {
+    let index = core.channels.mesh(mesh)?;
+    Some(core.channels.node(index)?.roster.route_to_node(rid))
+}
+
+/// What this node serves has other weights; it is a member of its own channels.
+pub(crate) fn own_weights_changed(core: &mut Core, channel: u32) {
+    let Some(body) = &core.channels.get(channel).body else { return };
+    let (rid, serves) = (body.identity().rid.clone(), body.channels().to_vec());
+    if let Some(mesh) = core.channels.node_mut(channel) {
+        mesh.roster.reweighed(&rid, serves);
+    }
+}
+
+/// Gives up every dial under way that leads to the peer of this connection.
+fn give_up_dials(core: &mut Core, index: u32) {
+    let Some((channel, rid, advertised)) = identity(core, index) else { return };
+    let rival = |wish: &Intent| {
+        let IntentPhase::Connected { connection } = wish.phase else { return None };
+        let dial = core.table.get(connection).filter(|dial| dial.id.index != index)?;
+        let is_under_way = matches!(dial.phase, Phase::Dialling | Phase::Greeting | Phase::Joining);
+        let leads_there = match &dial.peer {
+            Some(peer) => peer.rid == rid,
+            None => leads_to(wish, &rid, advertised.as_ref()),
+        };
+        (wish.channel == channel && is_under_way && leads_there).then_some(connection)
+    };
+    let rivals: Vec<u32> = core.table.intents.iter().filter_map(rival).collect();
+    for rival in rivals {
+        life::end(core, rival, End::Unadmitted);
+    }
+}
+
+/// Another connection to the peer that an intent is for, if there is one that stands or is about to.
+pub(super) fn covering(core: &Core, intent: u32) -> Option<u32> {
+    let wish = &core.table.intents[intent as usize];
+    if !core.channels.get(wish.channel).is_mesh() {
+        return None;
+    }
+    let covers = |index: u32, connection: &Connection| {
+        let is_other = match connection.side {
+            Side::Dialled { intent: of } => of != intent && connection.stands(),
+            Side::Accepted { .. } => connection.stands() || connection.phase == Phase::Joining,
+            Side::Own => false,
+        };
+        is_other
+            && connection.channel == wish.channel
+            && identity(core, index).is_some_and(|(_, rid, advertised)| {
+                let was_dialled = connection.peer.as_ref().and_then(|peer| peer.endpoint());
+                leads_to(wish, &rid, advertised.as_ref()) || was_dialled == Some(&wish.endpoint)
+            })
+    };
+    core.table.iter().find(|(index, connection)| covers(*index, connection)).map(|(index, _)| index)
+}
+
+/// Whether an intent is for this node: by RID where it expects one, else by where the node says that it listens.
+fn leads_to(wish: &Intent, rid: &Rid, advertised: Option<&Endpoint>) -> bool {
+    match &wish.expects.rid {
+        Some(expected) => expected == rid,
+        None => advertised == Some(&wish.endpoint),
+    }
+}
+
+/// The mesh, the peer and its advertised endpoint, of a pair whose peer is known.
+fn identity(core: &Core, index: u32) -> Option<(u32, Rid, Option<Endpoint>)> {
+    let connection = core.table.get(index)?;
+    if !core.channels.get(connection.channel).is_mesh() {
+        return None;
+    }
+    let rid = connection.peer.as_ref()?.rid.clone();
+    let advertised = Admission::parse(&connection.admission)
+        .ok()
+        .and_then(|admission| admission.endpoint())
+        .and_then(|endpoint| endpoint.parse().ok());
+    Some((connection.channel, rid, advertised))
+}
+
+/// What a node serves, as its admission says.
+fn serves(admission: &Admission<'_>) -> Serves {
+    admission
+        .channels()
+        .filter_map(|(name, weight)| Some((ChannelName::new(name.as_str()).ok()?, weight)))
+        .collect()
+}
+
+/// When the descriptors of a mesh change: what is connected to somebody they do not name so is not verified any more.
+pub(super) fn verify_all(core: &mut Core, channel: u32) {
+    let Some(mesh) = core.channels.node(channel) else { return };
+    let is_stale = |connection: &Connection| {
+        let (Some(peer), Ok(admission)) = (&connection.peer, Admission::parse(&connection.admission)) else {
+            return false;
+        };
+        mesh.roster.descriptor(peer.rid.as_bytes()).is_some_and(|descriptor| {
+            descriptor.generation != peer.generation || descriptor.security.as_str() != admission.security()
+        })
+    };
+    let stale: Vec<u32> = core
+        .table
+        .iter()
+        .filter(|(_, connection)| connection.channel == channel && !connection.has_ended())
+        .filter(|(_, connection)| !matches!(connection.side, Side::Own) && is_stale(connection))
+        .map(|(index, _)| index)
+        .collect();
+    for index in stale {
+        life::reject(core, index, RejectReason::NotAdmitted);
+        let failure = Failure::Unexpected(RejectReason::LifecycleGenerationStale);
+        life::end_as(core, index, LostReason::Unverified, failure);
+    }
+}
