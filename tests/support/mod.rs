@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 #![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
+pub mod mesh;
 pub mod raw;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,7 @@
+//! RouteMesh on real sockets, in virtual time.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod calls;
+mod pairs;
