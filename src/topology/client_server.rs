@@ -78,16 +78,16 @@ fn established(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
     if record.allowed(Topology::ClientServer, Lane::Application, sender(connection)) != Allowed::Yes {
         return Err(Violation);
     }
-    let own = core.channels.get(connection.channel).name.as_str();
+    let own = core.channels.get(connection.channel).name.as_str().as_bytes();
     match record {
         Record::ChannelSend { channel } => {
-            if channel.as_str() == own {
+            if channel.as_bytes() == own {
                 return Ok(Step::Message);
             }
             core.counters.misdirected += 1;
         }
         Record::ChannelRequest { correlation, channel } => {
-            if channel.as_str() != own {
+            if channel.as_bytes() != own {
                 core.decline(index, correlation, ErrorKind::NotFound);
             } else if let Ok(token) = core.replies.expect(index, correlation.get()) {
                 return Ok(Step::Request(token));
@@ -170,7 +170,7 @@ fn judge_hello(core: &Core, index: u32, hello: &Admission<'_>) -> Result<Option<
     if !hello.fits(Topology::ClientServer, Lane::Application, Sender::Dialler) {
         return Err(RejectReason::TopologyMismatch);
     }
-    if hello.name().as_str() != channel.name.as_str() {
+    if hello.name().as_bytes() != channel.name.as_str().as_bytes() {
         return Err(RejectReason::ChannelMismatch);
     }
     if channel.is_own(hello.rid()) {
@@ -261,7 +261,7 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     if !admit.fits(Topology::ClientServer, Lane::Application, Sender::Acceptor) {
         return Err(RejectReason::TopologyMismatch);
     }
-    if admit.name().as_str() != channel.name.as_str() {
+    if admit.name().as_bytes() != channel.name.as_str().as_bytes() {
         return Err(RejectReason::ChannelMismatch);
     }
     let rid = admit.rid();
