@@ -48,11 +48,11 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
         }
         return Step::Done;
     }
-    let record = match parsed {
+    let record = match &parsed {
         Ok(record) => record,
         Err(error) => {
             log::debug!("a malformed record: {error}");
-            return broken(core, index, RejectReason::for_malformed(inbound.head(), &error));
+            return broken(core, index, RejectReason::for_malformed(inbound.head(), error));
         }
     };
     let is_oversize = inbound.is_truncated() || (bytes_max != 0 && inbound.bytes() > bytes_max);
@@ -73,13 +73,13 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
 }
 
 /// A record on a connection in use, or on one whose last records are read out.
-fn established(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
+fn established(core: &mut Core, index: u32, record: &Record<'_>) -> Taken {
     let Some(connection) = core.table.get(index) else { return Ok(Step::Done) };
     if record.allowed(Topology::ClientServer, Lane::Application, sender(connection)) != Allowed::Yes {
         return Err(Violation);
     }
     let own = core.channels.get(connection.channel).name.as_str().as_bytes();
-    match record {
+    match *record {
         Record::ChannelSend { channel } => {
             if channel.as_bytes() == own {
                 return Ok(Step::Message);
@@ -101,7 +101,7 @@ fn established(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
         },
         Record::LivenessProbe(id) => core.owe_ack(index, id),
         Record::LivenessAck(id) => answered(core, index, id.get()),
-        Record::Update(admission) => return updated(core, index, &admission),
+        Record::Update(ref admission) => return updated(core, index, admission),
         Record::Reject(reason) => life::end(core, index, End::Lost(LostReason::Rejected(reason))),
         // A second greeting on a connection that stands.
         Record::Hello(_) | Record::Admit(_) | Record::NodeSend | Record::NodeRequest { .. } => {
@@ -112,14 +112,14 @@ fn established(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
 }
 
 /// The first record after our admit: the probe that makes the connection ready, or the end of it.
-fn admitted(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
+fn admitted(core: &mut Core, index: u32, record: &Record<'_>) -> Taken {
     match record {
         Record::LivenessProbe(_) => {
             life::make_ready(core, index);
             established(core, index, record)
         }
         Record::Update(admission) if admission.state() == HostState::Stopped => {
-            updated(core, index, &admission)
+            updated(core, index, admission)
         }
         Record::Reject(_) => established(core, index, record),
         _ => Err(Violation),
@@ -143,13 +143,13 @@ fn trace(core: &mut Core, index: u32, number: Option<i32>) {
 }
 
 /// The first record of somebody unknown.
-fn newcomer(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
+fn newcomer(core: &mut Core, index: u32, record: &Record<'_>) -> Taken {
     let Record::Hello(hello) = record else {
         return Err(Violation);
     };
-    match judge_hello(core, index, &hello) {
+    match judge_hello(core, index, hello) {
         Ok(existing) => {
-            life::identify(core, index, &hello);
+            life::identify(core, index, hello);
             match existing {
                 None => core.owe_greeting(index),
                 Some(existing) => hold(core, index, existing),
@@ -236,12 +236,12 @@ fn claim_descriptor(core: &mut Core, index: u32) {
 }
 
 /// The answer to our hello.
-fn greeting(core: &mut Core, index: u32, record: Record<'_>) -> Taken {
-    match record {
-        Record::Admit(admit) => match judge_admit(core, index, &admit) {
+fn greeting(core: &mut Core, index: u32, record: &Record<'_>) -> Taken {
+    match *record {
+        Record::Admit(ref admit) => match judge_admit(core, index, admit) {
             Ok(()) => {
-                life::identify(core, index, &admit);
-                weigh(core, index, &admit);
+                life::identify(core, index, admit);
+                weigh(core, index, admit);
                 life::make_ready(core, index);
             }
             Err(reason) => life::end(core, index, End::Failed(Failure::Unexpected(reason))),
