@@ -42,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) io: Io,
     pub(crate) liveness: Liveness,
-    pub(crate) rotation: Rotation<Box<Inbound>>,
+    pub(crate) rotation: Rotation<Inbound>,
     pub(crate) table: Table,
     pub(crate) channels: Channels,
     pub(crate) requests: Requests,

@@ -15,23 +15,22 @@ const SPARES_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 1024;
 
 /// The record being read, and spare ones: where a peer is capped in every turn, each record that is set aside needs
-/// another to be read into. Boxed, because behind a shared lane a flooder's records all go through its hold.
+/// another to be read into.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    inbound: Box<Inbound>,
-    #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the holds")]
-    spares: Vec<Box<Inbound>>,
+    inbound: Inbound,
+    spares: Vec<Inbound>,
 }
 
 impl Records {
     /// Takes the record just read, to be kept.
-    fn take(&mut self) -> Box<Inbound> {
+    fn take(&mut self) -> Inbound {
         self.inbound.forget_rest(SPARE_BYTES_MAX);
         std::mem::replace(&mut self.inbound, self.spares.pop().unwrap_or_default())
     }
 
     /// Takes back a record that is done with.
-    fn give_back(&mut self, mut record: Box<Inbound>) {
+    fn give_back(&mut self, mut record: Inbound) {
         if self.spares.len() < SPARES_MAX {
             if record.bytes() > SPARE_BYTES_MAX {
                 record.clear();
