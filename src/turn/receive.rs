@@ -138,7 +138,7 @@ fn is_for_the_host(inbound: &Inbound) -> bool {
 
 /// The connection that a record on a shared lane came by; a new one if its route is unknown.
 fn sender(core: &mut Core, lane: u32, inbound: &Inbound) -> Option<u32> {
-    let known = core.table.listener(lane)?.at_route(inbound.peer());
+    let known = core.table.listener_mut(lane)?.find_route(inbound.peer());
     known.or_else(|| life::meet(core, lane, inbound.peer()))
 }
 
