@@ -34,6 +34,7 @@ impl Inbound {
     }
 
     /// The frames after the head.
+    #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
         Parts(self.frames().get(usize::from(self.routed) + 1..).unwrap_or(&[]))
     }
@@ -74,6 +75,7 @@ impl Inbound {
     }
 
     /// Reads the next record of `socket`; false if there is none now, and then this one is empty.
+    #[inline]
     pub(super) fn fill(&mut self, socket: &zmq::Socket, routed: bool) -> bool {
         self.begin(routed);
         // That a record follows a routing id need not be asked.
@@ -117,6 +119,7 @@ impl Inbound {
         (self.len, self.routed, self.truncated, self.bytes) = (0, routed, false, 0);
     }
 
+    #[inline]
     fn frames(&self) -> &[zmq::Message] {
         &self.messages[..self.len]
     }

@@ -37,7 +37,7 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &mut Inbound) -> Step {
     connection.quiet_since = None;
     let phase = connection.phase;
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;
-    if phase == Phase::New {
+    if matches!(phase, Phase::New) {
         trace(core, index, inbound.descriptor());
     }
     let parsed = Record::parse(inbound.head(), inbound.parts().len());
