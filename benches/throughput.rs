@@ -116,8 +116,8 @@ struct EngineServer {
 }
 
 impl EngineServer {
-    fn new() -> (Self, String) {
-        let mut engine = Engine::new(Config::default()).unwrap();
+    fn new(config: Config) -> (Self, String) {
+        let mut engine = Engine::new(config).unwrap();
         let server = Server::new(name(), rid("server"), "tcp://127.0.0.1:0".parse().unwrap());
         let bound = engine.serve(server).unwrap();
         (Self { engine }, bound.to_string())
@@ -192,6 +192,11 @@ impl Load {
     }
 }
 
+/// How many records of that size are queued before they are received.
+fn batch_of(bytes: usize) -> usize {
+    if bytes > 1 << 10 { 50 } else { 900 }
+}
+
 struct Way<T> {
     server: T,
     load: Load,
@@ -225,8 +230,8 @@ fn raw_way(context: &zmq::Context, bytes: usize) -> Way<RawServer> {
     Way { server, load: Load::start(raw::dealer(context, &endpoint), bytes) }
 }
 
-fn engine_way(context: &zmq::Context, bytes: usize) -> Way<EngineServer> {
-    let (mut server, endpoint) = EngineServer::new();
+fn engine_way(context: &zmq::Context, bytes: usize, config: Config) -> Way<EngineServer> {
+    let (mut server, endpoint) = EngineServer::new(config);
     let socket = raw::dealer(context, &endpoint);
     raw::shake_hands(&socket, CHANNEL, "client", || {
         server.engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
@@ -270,8 +275,16 @@ fn raw_echo(context: &zmq::Context, trips: usize) -> Vec<Duration> {
     times
 }
 
+/// An engine that begins to connect to a server.
+fn connecting(endpoint: &str) -> Engine {
+    let endpoint: Endpoint = endpoint.parse().unwrap();
+    let mut engine = Engine::new(Config::default()).unwrap();
+    engine.connect(Client::new(name(), rid("client")).server(endpoint)).unwrap();
+    engine
+}
+
 fn engine_echo(trips: usize) -> Vec<Duration> {
-    let (mut server, endpoint) = EngineServer::new();
+    let (mut server, endpoint) = EngineServer::new(Config::default());
     let serving = thread::spawn(move || {
         let mut answered = 0;
         let mut lost = false;
@@ -290,9 +303,7 @@ fn engine_echo(trips: usize) -> Vec<Duration> {
         }
         assert_eq!(answered, trips);
     });
-    let endpoint: Endpoint = endpoint.parse().unwrap();
-    let mut engine = Engine::new(Config::default()).unwrap();
-    engine.connect(Client::new(name(), rid("client")).server(endpoint)).unwrap();
+    let mut engine = connecting(&endpoint);
     let mut ready = false;
     while !ready {
         engine
@@ -352,21 +363,77 @@ fn row(what: &str, unit: &str, pairs: &[(f64, f64)]) {
     );
 }
 
-/// Only one end, and only receiving what was queued before: for a profiler.
-fn profile(which: &str) {
+/// The sending end only: batches of messages of 64 bytes, each taken by a server on a thread of its own before the next.
+fn profile_sending(
+    batch: usize,
+    batches: usize,
+    mut send: impl FnMut(),
+    mut server: impl Take + Send + 'static,
+) {
+    let (go, orders) = channel::<()>();
+    let (done, taken) = channel();
+    thread::spawn(move || {
+        for () in orders {
+            server.take(batch);
+            done.send(()).unwrap();
+        }
+    });
+    for _ in 0..batches {
+        go.send(()).unwrap();
+        (0..batch).for_each(|_| send());
+        taken.recv().unwrap();
+    }
+}
+
+/// Only one end of one of the two, for a profiler: receiving what was queued before, or sending. The engine's time caps
+/// are at their widest, because a program under a profiler is so slow that they would end each share early.
+fn profile(which: &str, bytes: usize) {
     let context = zmq::Context::new();
-    let rate = match which {
-        "raw" => raw_way(&context, 64).backlog(900, 500),
-        _ => engine_way(&context, 64).backlog(900, 500),
+    let config = Config {
+        receive_time_max: Duration::from_millis(10),
+        turn_time_max: Duration::from_millis(100),
+        ..Config::default()
     };
-    println!("{rate:.0} records a second");
+    let batch = batch_of(bytes);
+    match which {
+        "raw" => drop(raw_way(&context, bytes).backlog(batch, 500)),
+        "engine" => drop(engine_way(&context, bytes, config).backlog(batch, 500)),
+        "raw-send" => {
+            let (server, endpoint) = RawServer::new(&context);
+            let socket = raw::dealer(&context, &endpoint);
+            let (head, payload) = (raw::message_head(CHANNEL), vec![7_u8; bytes]);
+            let send = || {
+                socket.send(&head, zmq::SNDMORE).unwrap();
+                socket.send(&payload, 0).unwrap();
+            };
+            profile_sending(batch, 500, send, server);
+        }
+        "engine-send" => {
+            let (server, endpoint) = EngineServer::new(config);
+            let mut engine = connecting(&endpoint);
+            let (channel, payload, mut count) = (name(), vec![7_u8; bytes], 0);
+            let send = || {
+                // It turns until it is connected, and then now and then, to answer what the server asks.
+                while engine.outbox().send(&channel, &[&payload]).is_err() {
+                    engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
+                }
+                count += 1;
+                if count % batch == 0 {
+                    engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
+                }
+            };
+            profile_sending(batch, 500, send, server);
+        }
+        other => panic!("nothing to profile by the name of {other}"),
+    }
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let full = arguments.iter().any(|argument| argument == "--bench");
     if let Some(at) = arguments.iter().position(|argument| argument == "--profile") {
-        return profile(&arguments[at + 1]);
+        let bytes = arguments.get(at + 2).map_or(64, |bytes| bytes.parse().unwrap());
+        return profile(&arguments[at + 1], bytes);
     }
     let rounds = if full { 9 } else { 1 };
     let context = zmq::Context::new();
@@ -376,7 +443,8 @@ fn main() {
     );
     for (bytes, records) in [(64, 300_000), (1 << 10, 200_000), (64 << 10, 6_000)] {
         let records = if full { records } else { 100 };
-        let (mut raw, mut engine) = (raw_way(&context, bytes), engine_way(&context, bytes));
+        let (mut raw, mut engine) =
+            (raw_way(&context, bytes), engine_way(&context, bytes, Config::default()));
         raw.live(records / 4);
         engine.live(records / 4);
         let live: Vec<_> = (0..rounds).map(|_| (raw.live(records), engine.live(records))).collect();
@@ -385,7 +453,7 @@ fn main() {
         };
         row(&format!("{bytes} B live"), "krec/s", &thousands(live));
         let batches = if full { 20 } else { 1 };
-        let batch = if bytes > 1 << 10 { 50 } else { 900 };
+        let batch = batch_of(bytes);
         let backlog: Vec<_> =
             (0..rounds).map(|_| (raw.backlog(batch, batches), engine.backlog(batch, batches))).collect();
         row(&format!("{bytes} B backlog"), "krec/s", &thousands(backlog));

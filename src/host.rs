@@ -521,6 +521,7 @@ impl From<Event<'_>> for Owned {
 impl Drop for Outbox<'_> {
     /// A call between turns can swallow the wake-up of input that waits, leave something to be told, and bring forward
     /// when the next turn is due: then the engine's descriptor is made readable, so that it stays honest.
+    #[inline]
     fn drop(&mut self) {
         let Some(due) = self.due else { return };
         if self.core.io.has_work() || self.core.is_pressed() || self.core.is_due_before(due) {

@@ -3,14 +3,10 @@
 use std::fmt;
 use std::slice;
 
-use smallvec::SmallVec;
-
 use super::retry;
 
 /// The most frames of a record that are kept: the head and 255 payload parts (WIRE.md).
 const FRAMES_MAX: usize = 256;
-/// How many messages need no memory of their own: a routing id, a head and two parts.
-const MESSAGES_INLINE: usize = 4;
 
 /// One record and the routing id of whoever sent it. Received into again and again without allocating; `mem::take`
 /// makes it one that can be kept.
@@ -18,7 +14,7 @@ const MESSAGES_INLINE: usize = 4;
 pub(crate) struct Inbound {
     /// Behind a ROUTER the routing id, then the head, then the parts; then what is left of longer records, because
     /// receiving into a used message costs less than letting go of it first.
-    messages: SmallVec<[zmq::Message; MESSAGES_INLINE]>,
+    messages: Vec<zmq::Message>,
     /// How many of them are this record's.
     len: usize,
     routed: bool,
@@ -38,6 +34,7 @@ impl Inbound {
     }
 
     /// The frames after the head.
+    #[inline]
     pub(crate) fn parts(&self) -> Parts<'_> {
         Parts(self.frames().get(usize::from(self.routed) + 1..).unwrap_or(&[]))
     }
@@ -89,25 +86,19 @@ impl Inbound {
     }
 
     /// Reads the next record of `socket`; false if there is none now, and then this one is empty.
+    #[inline]
     pub(super) fn fill(&mut self, socket: &zmq::Socket, routed: bool) -> bool {
         self.begin(routed);
-        let len_max = FRAMES_MAX + usize::from(routed);
-        loop {
-            if self.len == self.messages.len() {
-                self.messages.push(zmq::Message::new());
-            }
-            let frame = &mut self.messages[self.len];
-            if retry(|| socket.recv(frame, zmq::DONTWAIT)).is_err() {
-                // ZeroMQ hands records over whole, so this is before the first frame or never.
-                if self.len == 0 {
-                    self.clear();
-                }
-                return self.len > 0;
-            }
-            let more = frame.get_more();
-            if !(routed && self.len == 0) {
-                self.bytes += frame.len();
-            }
+        // That a record follows a routing id need not be asked.
+        if routed && self.read(socket).is_none() {
+            self.clear();
+            return false;
+        }
+        self.len = usize::from(routed);
+        let len_max = FRAMES_MAX + self.len;
+        while let Some(frame) = self.read(socket) {
+            let (bytes, more) = (frame.len(), frame.get_more());
+            self.bytes += bytes;
             if self.len < len_max {
                 self.len += 1;
             } else {
@@ -117,12 +108,29 @@ impl Inbound {
                 return true;
             }
         }
+        // ZeroMQ hands records over whole, so this is before the first frame or never.
+        if self.len == 0 {
+            self.clear();
+        }
+        self.len > 0
+    }
+
+    /// Reads the next frame, if there is one.
+    #[inline]
+    fn read(&mut self, socket: &zmq::Socket) -> Option<&zmq::Message> {
+        if self.len == self.messages.len() {
+            self.messages.push(zmq::Message::new());
+        }
+        let frame = &mut self.messages[self.len];
+        retry(|| socket.recv(frame, zmq::DONTWAIT)).ok()?;
+        Some(frame)
     }
 
     fn begin(&mut self, routed: bool) {
         (self.len, self.routed, self.truncated, self.bytes) = (0, routed, false, 0);
     }
 
+    #[inline]
     fn frames(&self) -> &[zmq::Message] {
         &self.messages[..self.len]
     }

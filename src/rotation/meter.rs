@@ -75,6 +75,7 @@ impl Meter {
     }
 
     /// Counts a record handled for a peer with this stride; true if the clock must now be read.
+    #[inline]
     pub(super) fn step_handled(&mut self, payer: PeerKey, bytes: u64, stride: u8) -> bool {
         self.handled += 1;
         self.stride = if bytes >= self.large { 1 } else { self.stride.min(stride) };

@@ -36,6 +36,7 @@ impl Share {
     }
 
     /// Which cap this rotation's share has reached.
+    #[inline]
     pub(super) fn spent(&self, rotation: u64) -> Option<Cap> {
         self.spent.filter(|_| self.rotation == rotation)
     }

@@ -19,7 +19,7 @@ pub(super) fn judge_hello(
     if !hello.fits(Topology::ClientServer, Lane::Application, Sender::Dialler) {
         return Err(RejectReason::TopologyMismatch);
     }
-    if hello.name().as_str() != channel.name.as_str() {
+    if hello.name().as_bytes() != channel.name.as_str().as_bytes() {
         return Err(RejectReason::ChannelMismatch);
     }
     if channel.is_own(hello.rid()) {
@@ -54,7 +54,7 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     if !admit.fits(Topology::ClientServer, Lane::Application, Sender::Acceptor) {
         return Err(RejectReason::TopologyMismatch);
     }
-    if admit.name().as_str() != channel.name.as_str() {
+    if admit.name().as_bytes() != channel.name.as_str().as_bytes() {
         return Err(RejectReason::ChannelMismatch);
     }
     if channel.is_own(admit.rid()) {

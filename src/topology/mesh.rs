@@ -43,7 +43,7 @@ fn judge_node(
     sender: Sender,
 ) -> Result<(), RejectReason> {
     let own = core.channels.get(channel);
-    let is_of_this_mesh = admission.name().as_str() == own.name.as_str();
+    let is_of_this_mesh = admission.name().as_bytes() == own.name.as_str().as_bytes();
     if !is_of_this_mesh || !admission.fits(Topology::RouteMesh, lane, sender) {
         return Err(RejectReason::TopologyMismatch);
     }

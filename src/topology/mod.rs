@@ -34,7 +34,7 @@ use crate::link::requests::{RequestId, Requests};
 use crate::liveness::{CheckKey, Liveness};
 use crate::name::{BindEndpoint, ChannelName, Endpoint, MeshName, TopologyName};
 use crate::rotation::Rotation;
-use crate::wire::{AdmissionBody, HostState};
+use crate::wire::{AdmissionBody, HostState, Name};
 use agenda::Agenda;
 use fanout::Subscription;
 use own::Loop;
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     pub(crate) io: Io,
     pub(crate) liveness: Liveness,
-    pub(crate) rotation: Rotation<Box<Inbound>>,
+    pub(crate) rotation: Rotation<Inbound>,
     pub(crate) table: Table,
     pub(crate) channels: Channels,
     pub(crate) requests: Requests,
@@ -215,10 +215,12 @@ impl Channel {
     }
 
     /// Whether this end offers a channel to its peers.
-    fn serves(&self, channel: &str) -> bool {
+    fn serves(&self, channel: Name<'_>) -> bool {
         match &self.name {
             TopologyName::RouteMesh(_) => self.body.as_ref().is_some_and(|body| body.serves(channel)),
-            TopologyName::ClientServer(name) | TopologyName::Fanout(name) => name.as_str() == channel,
+            TopologyName::ClientServer(name) | TopologyName::Fanout(name) => {
+                name.as_str().as_bytes() == channel.as_bytes()
+            }
         }
     }
 

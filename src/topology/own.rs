@@ -11,10 +11,9 @@ use crate::wire::Record;
 /// on the wire, replies never wait behind data.
 #[derive(Debug, Default)]
 pub(crate) struct Loop {
-    application: VecDeque<(u32, Box<Inbound>)>,
-    completion: VecDeque<(u32, Box<Inbound>)>,
-    #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the queues")]
-    spares: Vec<Box<Inbound>>,
+    application: VecDeque<(u32, Inbound)>,
+    completion: VecDeque<(u32, Inbound)>,
+    spares: Vec<Inbound>,
 }
 
 impl Loop {
@@ -24,13 +23,13 @@ impl Loop {
     }
 
     /// The next record to be handled, and the connection it came by.
-    pub(crate) fn next(&mut self, pressure: Pressure) -> Option<(u32, Box<Inbound>)> {
+    pub(crate) fn next(&mut self, pressure: Pressure) -> Option<(u32, Inbound)> {
         let reply = self.completion.pop_front();
         reply.or_else(|| if pressure == Pressure::Running { self.application.pop_front() } else { None })
     }
 
     /// Takes back a record that is done with.
-    pub(crate) fn give_back(&mut self, mut record: Box<Inbound>) {
+    pub(crate) fn give_back(&mut self, mut record: Inbound) {
         record.clear();
         if self.spares.len() < self.application.len() + self.completion.len() + 1 {
             self.spares.push(record);

@@ -7,7 +7,7 @@ use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Pha
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::wire::{
-    Admission, AdmissionChange, Allowed, Correlation, ErrorKind, HostState, Lane, Outcome, Record,
+    Admission, AdmissionChange, Allowed, Correlation, ErrorKind, HostState, Lane, Name, Outcome, Record,
     RejectReason, RevisionOrder, Sender, Topology,
 };
 
@@ -17,9 +17,9 @@ pub(crate) enum Step<'a> {
     /// Nothing more.
     Done,
     /// Hand its parts to the host as a message, to this channel or to the node itself.
-    Message(Option<&'a str>),
+    Message(Option<Name<'a>>),
     /// Hand its parts to the host as a request likewise.
-    Request(Option<&'a str>, ReplyToken),
+    Request(Option<Name<'a>>, ReplyToken),
     /// Hand its parts to the host as the answer to its request.
     Answer(RequestId, Outcome),
 }
@@ -45,11 +45,11 @@ pub(crate) fn take<'a>(core: &mut Core, index: u32, inbound: &'a Inbound) -> Ste
         }
         return Step::Done;
     }
-    let record = match parsed {
+    let record = match &parsed {
         Ok(record) => record,
         Err(error) => {
             log::debug!("a malformed record: {error}");
-            broken(core, index, RejectReason::for_malformed(inbound.head(), &error));
+            broken(core, index, RejectReason::for_malformed(inbound.head(), error));
             return Step::Done;
         }
     };
@@ -72,7 +72,7 @@ pub(crate) fn take<'a>(core: &mut Core, index: u32, inbound: &'a Inbound) -> Ste
 }
 
 /// A record on a connection in use, or on one whose last records are read out.
-fn established<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a> {
+fn established<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a> {
     let Some(connection) = core.table.get(index) else { return Ok(Step::Done) };
     let is_allowed = match connection.side {
         Side::Own => true,
@@ -87,18 +87,18 @@ fn established<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a>
     let channel = core.channels.get(connection.channel);
     // A pair's requests belong to its application lane, whichever lane this came by.
     let owner = core.table.head_of(index);
-    match record {
+    match *record {
         Record::NodeSend => return Ok(Step::Message(None)),
         Record::ChannelSend { channel: wanted } => {
-            if channel.serves(wanted.as_str()) {
-                return Ok(Step::Message(Some(wanted.as_str())));
+            if channel.serves(wanted) {
+                return Ok(Step::Message(Some(wanted)));
             }
             core.counters.misdirected += 1;
         }
         Record::NodeRequest { correlation } => return Ok(request(core, owner, correlation, None)),
         Record::ChannelRequest { correlation, channel: wanted } => {
-            if channel.serves(wanted.as_str()) {
-                return Ok(request(core, owner, correlation, Some(wanted.as_str())));
+            if channel.serves(wanted) {
+                return Ok(request(core, owner, correlation, Some(wanted)));
             }
             core.decline(owner, correlation, ErrorKind::NotFound);
         }
@@ -108,7 +108,7 @@ fn established<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a>
         },
         Record::LivenessProbe(id) => core.owe_ack(index, id),
         Record::LivenessAck(id) => answered(core, index, id.get()),
-        Record::Update(admission) => return updated(core, owner, &admission),
+        Record::Update(ref admission) => return updated(core, owner, admission),
         Record::Reject(reason) => {
             let failure = Failure::Refused(reason);
             life::end_as(core, index, LostReason::Rejected(reason), failure);
@@ -120,7 +120,7 @@ fn established<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a>
 }
 
 /// A request that this node serves: the host gets it with the right to answer, as long as there is room for one more.
-fn request<'a>(core: &mut Core, owner: u32, correlation: Correlation, to: Option<&'a str>) -> Step<'a> {
+fn request<'a>(core: &mut Core, owner: u32, correlation: Correlation, to: Option<Name<'a>>) -> Step<'a> {
     if let Ok(token) = core.replies.expect(owner, correlation.get()) {
         return Step::Request(to, token);
     }
@@ -129,7 +129,7 @@ fn request<'a>(core: &mut Core, owner: u32, correlation: Correlation, to: Option
 }
 
 /// A record between the admit of a lane and the first probe: the probe that makes the connection ready, or the end of it.
-fn opening<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a> {
+fn opening<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a> {
     let phase = core.table.get(index).map(|connection| connection.phase);
     match record {
         Record::LivenessProbe(_) if phase == Some(Phase::Admitted) => {
@@ -137,7 +137,7 @@ fn opening<'a>(core: &mut Core, index: u32, record: Record<'a>) -> Taken<'a> {
             established(core, index, record)
         }
         Record::Update(admission) if admission.state() == HostState::Stopped => {
-            updated(core, index, &admission)
+            updated(core, index, admission)
         }
         Record::Reject(_) => established(core, index, record),
         _ => Err(Violation),
@@ -164,20 +164,20 @@ pub(crate) fn trace(core: &mut Core, index: u32, inbound: &mut Inbound) {
 }
 
 /// The first record of somebody unknown.
-fn newcomer<'a>(core: &mut Core, index: u32, record: Record<'_>) -> Taken<'a> {
+fn newcomer<'a>(core: &mut Core, index: u32, record: &Record<'_>) -> Taken<'a> {
     let Record::Hello(hello) = record else { return Err(Violation) };
     let Some(connection) = core.table.get(index) else { return Ok(Step::Done) };
     let judged = match (topology(core, connection), connection.leg) {
-        (Topology::ClientServer, _) => client_server::judge_hello(core, index, &hello),
-        (Topology::RouteMesh, Lane::Application) => mesh::judge_hello(core, index, &hello),
+        (Topology::ClientServer, _) => client_server::judge_hello(core, index, hello),
+        (Topology::RouteMesh, Lane::Application) => mesh::judge_hello(core, index, hello),
         (Topology::RouteMesh, Lane::Completion) => {
-            mesh::second_hello(core, index, &hello);
+            mesh::second_hello(core, index, hello);
             return Ok(Step::Done);
         }
     };
     match judged {
         Ok(existing) => {
-            life::identify(core, index, &hello);
+            life::identify(core, index, hello);
             match existing {
                 Some(existing) => hold(core, index, existing),
                 None if mesh::make_way(core, index) => core.owe_greeting(index),
@@ -261,17 +261,17 @@ fn claim_descriptor(core: &mut Core, index: u32) {
 }
 
 /// The answer to our hello.
-fn greeting<'a>(core: &mut Core, index: u32, record: Record<'_>) -> Taken<'a> {
+fn greeting<'a>(core: &mut Core, index: u32, record: &Record<'_>) -> Taken<'a> {
     let Some(connection) = core.table.get(index) else { return Ok(Step::Done) };
     match record {
         Record::Admit(admit) => match (topology(core, connection), connection.leg) {
-            (Topology::ClientServer, _) => client_server::admitted(core, index, &admit),
-            (Topology::RouteMesh, Lane::Application) => mesh::admitted(core, index, &admit),
-            (Topology::RouteMesh, Lane::Completion) => mesh::second_admit(core, index, &admit),
+            (Topology::ClientServer, _) => client_server::admitted(core, index, admit),
+            (Topology::RouteMesh, Lane::Application) => mesh::admitted(core, index, admit),
+            (Topology::RouteMesh, Lane::Completion) => mesh::second_admit(core, index, admit),
         },
         Record::Reject(reason) => {
-            let failure = Failure::Refused(reason);
-            life::end_as(core, index, LostReason::Rejected(reason), failure);
+            let failure = Failure::Refused(*reason);
+            life::end_as(core, index, LostReason::Rejected(*reason), failure);
         }
         _ => return Err(Violation),
     }

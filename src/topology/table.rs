@@ -53,6 +53,8 @@ pub(crate) enum Behind {
 pub(crate) struct Listener {
     pub(crate) channel: u32,
     routes: HashMap<Route, u32, RouteHashes>,
+    /// The route that was found last, and its connection: records come in runs, and comparing costs less than hashing.
+    last_found: Option<(Route, u32)>,
     descriptors: HashMap<i32, u32>,
 }
 
@@ -178,11 +180,24 @@ impl Hasher for RouteHasher {
 
 impl Listener {
     pub(crate) fn new(channel: u32) -> Self {
-        Self { channel, routes: HashMap::default(), descriptors: HashMap::new() }
+        Self { channel, routes: HashMap::default(), last_found: None, descriptors: HashMap::new() }
     }
 
     pub(crate) fn at_route(&self, route: &[u8]) -> Option<u32> {
         self.routes.get(route).copied()
+    }
+
+    /// The same, for the next record that came.
+    #[inline]
+    pub(crate) fn find_route(&mut self, route: &[u8]) -> Option<u32> {
+        match &self.last_found {
+            Some((last, index)) if last[..] == *route => Some(*index),
+            _ => {
+                let index = self.at_route(route)?;
+                self.last_found = Some((Route::from_slice(route), index));
+                Some(index)
+            }
+        }
     }
 
     pub(crate) fn at_descriptor(&self, descriptor: i32) -> Option<u32> {
@@ -267,6 +282,7 @@ impl Table {
         if let Side::Accepted { route, .. } = &connection.side {
             if let Some(listener) = self.listener_mut(connection.lane) {
                 listener.routes.remove(route);
+                listener.last_found = None;
             }
         }
         Some(connection)
@@ -371,7 +387,7 @@ impl Table {
         }
     }
 
-    fn listener_mut(&mut self, lane: u32) -> Option<&mut Listener> {
+    pub(crate) fn listener_mut(&mut self, lane: u32) -> Option<&mut Listener> {
         match &mut self.lanes.get_mut(lane as usize)?.behind {
             Behind::Listener(listener) => Some(listener),
             Behind::Dialled { .. } | Behind::Publisher | Behind::Closed { .. } => None,
@@ -390,7 +406,8 @@ impl Table {
         }
         for (lane, entry) in &self.lanes {
             let Behind::Listener(listener) = &entry.behind else { continue };
-            for (route, index) in &listener.routes {
+            let last_found = listener.last_found.iter().map(|(route, index)| (route, index));
+            for (route, index) in listener.routes.iter().chain(last_found) {
                 let connection = self.get(*index);
                 assert!(connection.is_some_and(|connection| connection.lane as usize == lane
                     && connection.route() == Some(route.as_slice())));

@@ -7,7 +7,7 @@ use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
 use crate::topology::service::{self, Step};
 use crate::topology::table::{Behind, Carries};
 use crate::topology::{Core, Pressure, fanout, life};
-use crate::wire::{Outcome, Record};
+use crate::wire::{Name, Outcome, Record};
 
 /// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames, and what they still carry.
 const SPARES_MAX: usize = 256;
@@ -15,23 +15,22 @@ const SPARES_MAX: usize = 256;
 const SPARE_BYTES_MAX: usize = 1024;
 
 /// The record being read, and spare ones: where a peer is capped in every turn, each record that is set aside needs
-/// another to be read into. Boxed, because behind a shared lane a flooder's records all go through its hold.
+/// another to be read into.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    inbound: Box<Inbound>,
-    #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the holds")]
-    spares: Vec<Box<Inbound>>,
+    inbound: Inbound,
+    spares: Vec<Inbound>,
 }
 
 impl Records {
     /// Takes the record just read, to be kept.
-    fn take(&mut self) -> Box<Inbound> {
+    fn take(&mut self) -> Inbound {
         self.inbound.forget_rest(SPARE_BYTES_MAX);
         std::mem::replace(&mut self.inbound, self.spares.pop().unwrap_or_default())
     }
 
     /// Takes back a record that is done with.
-    fn give_back(&mut self, mut record: Box<Inbound>) {
+    fn give_back(&mut self, mut record: Inbound) {
         if self.spares.len() < SPARES_MAX {
             if record.bytes() > SPARE_BYTES_MAX {
                 record.clear();
@@ -160,7 +159,7 @@ fn is_for_the_host(inbound: &Inbound) -> bool {
 
 /// The connection that a record on a shared lane came by; a new one if its route is unknown.
 fn sender(core: &mut Core, lane: u32, inbound: &Inbound) -> Option<u32> {
-    let known = core.table.listener(lane)?.at_route(inbound.peer());
+    let known = core.table.listener_mut(lane)?.find_route(inbound.peer());
     known.or_else(|| life::meet(core, lane, inbound.peer()))
 }
 
@@ -184,6 +183,7 @@ fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mu
         Step::Request(channel, token) => (channel, Some(token)),
     };
     let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
+    let channel = channel.map(Name::as_str);
     let event = match token {
         None => Event::Message { peer: &peer, channel, parts },
         Some(token) => Event::Request { peer: &peer, channel, parts, token },

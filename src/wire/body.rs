@@ -125,8 +125,8 @@ impl AdmissionBody {
     }
 
     /// Whether a channel is among the Server memberships, whatever its weight.
-    pub(crate) fn serves(&self, channel: &str) -> bool {
-        self.channels.binary_search_by(|(name, _)| name.as_str().cmp(channel)).is_ok()
+    pub(crate) fn serves(&self, channel: Name<'_>) -> bool {
+        self.channels.binary_search_by(|(name, _)| name.as_str().as_bytes().cmp(channel.as_bytes())).is_ok()
     }
 
     /// The node's role and nothing it serves make it one that other such nodes need no connection to (000 §3).
@@ -167,7 +167,7 @@ impl AdmissionBody {
         put_head(announce.command(), out);
         let state = self.state.number();
         out.extend_from_slice(&[service.topology().number(), lane.number(), service.role().number(), state]);
-        put_bytes8(out, service.name().as_str().as_bytes());
+        put_bytes8(out, service.name().as_bytes());
         put_bytes8(out, rid.as_bytes());
         for number in [generation.get(), self.revision.get(), pair.get()] {
             out.extend_from_slice(&number.to_be_bytes());
@@ -198,7 +198,7 @@ impl AdmissionBody {
         const FIXED: usize = BODY_AT + 4 + 3 + 3 * 8 + 2 * 2 + 4 + 2 + 4;
         let Identity { service, rid, security, endpoint, .. } = &self.identity;
         FIXED
-            + service.name().as_str().len()
+            + service.name().as_bytes().len()
             + rid.as_bytes().len()
             + security.as_str().len()
             + text(endpoint.as_ref()).len()

@@ -212,6 +212,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `bytes8` of at least one byte.
+    #[inline]
     pub(super) fn bytes8(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let at = self.at;
         let length = self.u8(what)?;

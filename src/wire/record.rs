@@ -116,10 +116,10 @@ impl<'a> Record<'a> {
             Self::LivenessProbe(id) | Self::LivenessAck(id) => out.extend_from_slice(&id.get().to_be_bytes()),
             Self::NodeSend => {}
             Self::NodeRequest { correlation } => out.extend_from_slice(&correlation.get().to_be_bytes()),
-            Self::ChannelSend { channel } => put_bytes8(out, channel.as_str().as_bytes()),
+            Self::ChannelSend { channel } => put_bytes8(out, channel.as_bytes()),
             Self::ChannelRequest { correlation, channel } => {
                 out.extend_from_slice(&correlation.get().to_be_bytes());
-                put_bytes8(out, channel.as_str().as_bytes());
+                put_bytes8(out, channel.as_bytes());
             }
             Self::Reply { correlation, outcome } => {
                 out.extend_from_slice(&correlation.get().to_be_bytes());

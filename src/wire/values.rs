@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::bytes::{DecodeError, Fault, Reader};
+use super::bytes::{DecodeError, Reader};
 use crate::name::{ChannelName, MeshName};
 
 /// An enum whose variants are the numbers WIRE.md gives them.
@@ -197,35 +197,44 @@ impl ProbeId {
     }
 }
 
-/// A channel or mesh name as a record carries it: 1 to 255 bytes of UTF-8 without NUL, borrowed.
+/// A channel or mesh name as a record carries it: 1 to 255 bytes of UTF-8 without NUL, borrowed. Kept as bytes, because
+/// all that is done with it is to compare it, once a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Name<'a>(&'a str);
+pub(crate) struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
     #[inline]
     pub(super) fn read(reader: &mut Reader<'a>, what: &'static str) -> Result<Self, DecodeError> {
-        let at = reader.at();
-        match reader.text8(what)? {
-            "" => Err(Fault::Empty { what }.at(at)),
-            name => Ok(Self(name)),
+        let mut text = *reader;
+        let bytes = reader.bytes8(what)?;
+        // Most names are ASCII, and of those nothing more has to be checked.
+        if !bytes.iter().all(|byte| (1..=0x7F).contains(byte)) {
+            text.text8(what)?;
         }
+        Ok(Self(bytes))
     }
 
     /// The name as text.
     #[inline]
     pub(crate) fn as_str(self) -> &'a str {
+        std::str::from_utf8(self.0).unwrap_or_default()
+    }
+
+    /// The bytes of the name.
+    #[inline]
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
 impl<'a> From<&'a ChannelName> for Name<'a> {
     fn from(name: &'a ChannelName) -> Self {
-        Self(name.as_str())
+        Self(name.as_str().as_bytes())
     }
 }
 
 impl<'a> From<&'a MeshName> for Name<'a> {
     fn from(name: &'a MeshName) -> Self {
-        Self(name.as_str())
+        Self(name.as_str().as_bytes())
     }
 }

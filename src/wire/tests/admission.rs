@@ -62,14 +62,14 @@ fn a_full_hello_says_all_of_this() {
     assert_eq!(Admission::parse(hello.body()), Ok(hello));
     assert_eq!((hello.topology(), hello.lane()), (Topology::RouteMesh, Lane::Application));
     assert_eq!((hello.role(), hello.state()), (Role::Client, HostState::Serving));
-    assert_eq!((hello.name().as_str(), hello.rid()), ("m", &[0xFF, 0][..]));
+    assert_eq!((hello.name().as_bytes(), hello.rid()), (&b"m"[..], &[0xFF, 0][..]));
     assert_eq!((hello.generation().get(), hello.revision().get(), hello.pair()), (7, 1, PAIR));
     assert_eq!(hello.security(), "s");
     assert_eq!(hello.endpoint(), Some("tcp://127.0.0.1:1"));
     assert_eq!(hello.completion(), Some("tcp://127.0.0.1:2"));
     assert_eq!(hello.max_message(), 0);
-    let channels: Vec<_> = hello.channels().map(|(name, weight)| (name.as_str(), weight.get())).collect();
-    assert_eq!(channels, [("a", 0), ("b", 10_000)]);
+    let channels: Vec<_> = hello.channels().map(|(name, weight)| (name.as_bytes(), weight.get())).collect();
+    assert_eq!(channels, [(&b"a"[..], 0), (&b"b"[..], 10_000)]);
     let extensions: Vec<_> = hello.extensions().collect();
     assert_eq!(extensions, [(0, &[][..]), (9, &[0xEE])]);
 }
