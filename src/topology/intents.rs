@@ -21,8 +21,9 @@ pub(crate) fn dial(core: &mut Core, intent: u32) {
     let lane_index = core.table.lanes.vacant_key() as u32;
     let bytes_max = core.channels.get(channel).bytes_max;
     let is_fanout = matches!(core.channels.get(channel).end, ChannelEnd::Subscriber(_));
-    let kind = if is_fanout { Dial::Sub } else { Dial::Dealer };
-    let lane = match core.io.dial(kind, &wish.endpoint, lane_index, bytes_max) {
+    let (kind, frame_bytes_max) =
+        if is_fanout { (Dial::Sub, fanout::frame_bytes_max(bytes_max)) } else { (Dial::Dealer, bytes_max) };
+    let lane = match core.io.dial(kind, &wish.endpoint, lane_index, frame_bytes_max) {
         Ok(lane) => lane,
         Err(error) => {
             log::warn!("{}: {error}", wish.endpoint);

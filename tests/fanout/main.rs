@@ -5,6 +5,8 @@
 mod support;
 #[path = "../support/fanout.rs"]
 mod ticks;
+#[path = "../support/zmtp.rs"]
+mod zmtp;
 
 mod bad_input;
 mod cases;
@@ -12,3 +14,4 @@ mod engines;
 mod foreign;
 mod frozen;
 mod hosts;
+mod limits;
