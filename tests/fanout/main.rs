@@ -11,6 +11,7 @@ mod zmtp;
 mod bad_input;
 mod cases;
 mod engines;
+mod floods;
 mod foreign;
 mod frozen;
 mod hosts;
