@@ -56,6 +56,12 @@ pub enum RegisterError {
     /// The topic of the liveness beacon is no application's (000 §4).
     #[error("the topic 01 5A 4C 46 31 is reserved for the liveness beacon")]
     ReservedTopic,
+    /// The filter is longer than [`FILTER_BYTES_MAX`].
+    #[error("a filter of {bytes} bytes; at most {FILTER_BYTES_MAX} are taken")]
+    FilterTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
     /// A client names no server endpoint.
     #[error("a client of channel {channel} names no endpoint to connect to")]
     NoEndpoint {
@@ -120,7 +126,7 @@ pub enum RegisterError {
         /// The channel.
         channel: ChannelName,
     },
-    /// The largest record is smaller than any admission.
+    /// The limit on records is smaller than any admission.
     #[error("message_bytes_max is {bytes}; it takes 0 (no limit) or {MESSAGE_BYTES_MIN} and more")]
     MessageLimit {
         /// What it was set to.
@@ -141,6 +147,10 @@ pub enum RegisterError {
 
 /// The smallest limit a record size can be given, in bytes: every admission fits it.
 pub const MESSAGE_BYTES_MIN: u32 = 4096;
+
+/// The longest filter of a subscriber, in bytes. ZeroMQ goes down its filters by recursion, a step for each byte, so a long
+/// one could overflow the stack of the host's thread: one of 16 KiB did, on a stack of 2 MiB.
+pub const FILTER_BYTES_MAX: usize = 1024;
 
 /// Why nothing was sent. No request exists, a reply token stays usable unless it says otherwise, nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -67,7 +67,7 @@ mod wire;
 pub use clock::WATCH_STEP;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
-pub use error::{MESSAGE_BYTES_MIN, NoRoute, RegisterError, SendError, StartError};
+pub use error::{FILTER_BYTES_MAX, MESSAGE_BYTES_MIN, NoRoute, RegisterError, SendError, StartError};
 pub use host::{Completion, Event, Host, Inbox, Outbox, Owned, Target};
 pub use io::{IoError, Parts, PartsIter};
 pub use link::connection::{ConnectionId, Failure, LostReason, Peer};

@@ -46,10 +46,14 @@ pub(super) fn dial_lane(
         (ChannelEnd::Mesh(_), Lane::Completion) => (Dial::Router, Carries::Completion),
         _ => (Dial::Dealer, Carries::Application),
     };
+    let frame_bytes_max = match kind {
+        Dial::Sub => fanout::frame_bytes_max(registered.bytes_max),
+        Dial::Dealer | Dial::Router => registered.bytes_max,
+    };
     let bound_as = (kind == Dial::Router).then_some([bound_identity(leg)]);
     let lane = core
         .io
-        .dial(kind, endpoint, lane_index, registered.bytes_max)
+        .dial(kind, endpoint, lane_index, frame_bytes_max)
         .inspect_err(|error| log::warn!("{endpoint}: {error}"))
         .ok()?;
     let id = core.table.next_id();

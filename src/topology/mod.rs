@@ -4,6 +4,7 @@
 pub(crate) mod agenda;
 pub(crate) mod client_server;
 pub(crate) mod fanout;
+mod filters;
 pub(crate) mod intents;
 pub(crate) mod life;
 pub(crate) mod mesh;

@@ -204,8 +204,13 @@ fn check(core: &Core, node: &Node) -> Result<(), RegisterError> {
     if core.host_state == HostState::Stopped {
         return Err(RegisterError::ShuttingDown);
     }
-    if (1..MESSAGE_BYTES_MIN).contains(&node.bytes_max) {
-        return Err(RegisterError::MessageLimit { bytes: node.bytes_max });
+    check_limit(node.bytes_max)
+}
+
+/// What no limit on records may be.
+pub(super) fn check_limit(bytes: u32) -> Result<(), RegisterError> {
+    if (1..MESSAGE_BYTES_MIN).contains(&bytes) {
+        return Err(RegisterError::MessageLimit { bytes });
     }
     Ok(())
 }

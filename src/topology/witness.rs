@@ -20,8 +20,8 @@ pub(crate) fn hear(core: &mut Core) {
                 let Some(lane) = core.io.owner(id) else { continue };
                 match core.table.lane(lane).map(|entry| &entry.behind) {
                     Some(&Behind::Dialled { connection }) => dialled(core, connection, event),
-                    Some(Behind::Listener(_)) => listening(core, lane, event),
-                    Some(Behind::Publisher | Behind::Closed { .. }) | None => {}
+                    Some(Behind::Listener(_) | Behind::Publisher) => listening(core, lane, event),
+                    Some(Behind::Closed { .. }) | None => {}
                 }
             }
         }

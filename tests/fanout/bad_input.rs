@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use wakeful::{
-    BindEndpoint, ChannelName, Endpoint, Engine, Generation, IoError, NameError, Publisher,
-    PublisherDescriptor, RegisterError, SendError, Subscriber, TopologyName,
+    BindEndpoint, ChannelName, Endpoint, Engine, FILTER_BYTES_MAX, Generation, IoError, MESSAGE_BYTES_MIN,
+    NameError, Publisher, PublisherDescriptor, RegisterError, SendError, Subscriber, TopologyName,
 };
 
 use crate::support::{Node, generation, rid};
@@ -118,6 +118,31 @@ fn the_reserved_topic_and_too_many_parts_are_refused() {
         let other = Subscriber::new(ChannelName::new("other").unwrap());
         engine.subscribe(other.filter(TOPIC))
     });
+}
+
+#[test]
+fn a_limit_on_records_of_1_to_4095_bytes_is_refused() {
+    let mut node = Node::new();
+    for bytes in [1, 100, MESSAGE_BYTES_MIN - 1] {
+        refused(&mut node, RegisterError::MessageLimit { bytes }, |engine| {
+            engine.subscribe(Subscriber::new(ticks()).message_bytes_max(bytes))
+        });
+    }
+    node.engine.subscribe(Subscriber::new(ticks()).message_bytes_max(MESSAGE_BYTES_MIN)).unwrap();
+}
+
+/// One of 16 KiB overflowed the stack of a thread with 2 MiB, within ZeroMQ.
+#[test]
+fn a_filter_of_more_than_1024_bytes_is_refused() {
+    let mut node = Node::new();
+    node.engine.subscribe(Subscriber::new(ticks())).unwrap();
+    let other = || Subscriber::new(ChannelName::new("other").unwrap());
+    for bytes in [FILTER_BYTES_MAX + 1, 16 << 10, 64 << 20] {
+        let (filter, error) = (vec![0; bytes], RegisterError::FilterTooLong { bytes });
+        refused(&mut node, error.clone(), |engine| engine.outbox().add_filter(&ticks(), &filter));
+        refused(&mut node, error.clone(), |engine| engine.outbox().remove_filter(&ticks(), &filter));
+        refused(&mut node, error, |engine| engine.subscribe(other().filter(&filter)));
+    }
 }
 
 #[test]

@@ -109,17 +109,3 @@ fn a_plain_pyzmq_publisher_stays_with_traffic_and_is_lost_without() {
     assert_eq!(stage.lost(), [(last + s(15), 0, LostReason::Silence(Silence::NoRecord))]);
     assert_eq!(stage.became_ready().len(), 1);
 }
-
-/// A record fills 256 frames at most. What publishes longer ones cannot be delivered from whole, so it is a protocol error of
-/// that publisher alone.
-#[test]
-fn a_record_of_more_than_256_frames_ends_its_publisher() {
-    let mut stage = Stage::ready(2, &[b""]);
-    stage.publish(0, &[&b"t"[..]; 256]);
-    assert_eq!(stage.published()[0].1.len(), 256);
-    stage.raws[0].send(&[&b"t"[..]; 257]);
-    stage.until("lost", |stage| !stage.lost().is_empty());
-    assert!(matches!(stage.lost()[..], [(_, 0, LostReason::Protocol)]));
-    assert_eq!(stage.published().len(), 1);
-    assert!(stage.is_ready(1));
-}

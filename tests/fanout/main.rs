@@ -5,10 +5,14 @@
 mod support;
 #[path = "../support/fanout.rs"]
 mod ticks;
+#[path = "../support/zmtp.rs"]
+mod zmtp;
 
 mod bad_input;
 mod cases;
 mod engines;
+mod floods;
 mod foreign;
 mod frozen;
 mod hosts;
+mod limits;

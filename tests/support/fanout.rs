@@ -296,8 +296,9 @@ impl Stage {
         self.source(publisher).is_some_and(|source| source.state == RouteState::Ready)
     }
 
+    /// One that is none of its own stands behind them all.
     fn number(&self, source: &Source) -> usize {
-        self.raws.iter().position(|raw| raw.endpoint == *source.endpoint()).unwrap()
+        self.raws.iter().position(|raw| raw.endpoint == *source.endpoint()).unwrap_or(self.raws.len())
     }
 
     /// Which publishers became ready, and when.
