@@ -31,6 +31,13 @@ pub fn option<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} cannot be {text}")))
 }
 
+/// How long this thread has run on a processor, and waited for one; zero where the system does not say.
+pub fn on_processor() -> (Duration, Duration) {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut nanos = text.split_whitespace().map(|number| Duration::from_nanos(number.parse().unwrap_or(0)));
+    (nanos.next().unwrap_or_default(), nanos.next().unwrap_or_default())
+}
+
 /// How long all threads of this process have run on a processor, ZeroMQ's own included; zero where the system does not
 /// say.
 pub fn cpu_of_process() -> Duration {
