@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 /// The most silence one turn can vouch for: 1 s. A longer gap between two turns adds only this much watched time.
 pub const WATCH_STEP: Duration = Duration::from_secs(1);
 
+/// How soon after a turn the next one is wanted while anything is watched: a step, less what a host may be woken late
+/// without its sleep being taken for a stall.
+pub(crate) const WATCH_AGAIN: Duration = Duration::from_millis(900);
+const _: () = assert!(WATCH_AGAIN.as_nanos() < WATCH_STEP.as_nanos());
+
 /// A reading of the monotonic clock, in nanoseconds since the engine was made. Never zero, so that an `Option` of it
 /// costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use crate::clock::{ClockTime, Moment, WATCH_STEP, WatchTime};
+use crate::clock::{ClockTime, Moment, WATCH_AGAIN, WATCH_STEP, WatchTime};
 use ring::{Axis, Links, Ring};
 
 /// Every connection is asked, and every publisher sends a beacon, once in this span of clock: 5 s, configurable nowhere
@@ -432,8 +432,8 @@ impl Liveness {
             .map(|head| (self.checks[head as usize].due, Why::Ask));
         let looks = [self.first_look(moment), self.second_look(moment)].into_iter().flatten();
         let looks = looks.map(|at| {
-            let step = moment.now.plus(WATCH_STEP);
-            if at <= step { (at, Why::Look) } else { (step, Why::Watch) }
+            let again = moment.now.plus(WATCH_AGAIN);
+            if at <= again { (at, Why::Look) } else { (again, Why::Watch) }
         });
         asks.chain(looks).min_by_key(|&(at, _)| at)
     }

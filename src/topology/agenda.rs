@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use crate::clock::{ClockTime, Moment, WATCH_STEP, WatchTime};
+use crate::clock::{ClockTime, Moment, WATCH_AGAIN, WatchTime};
 use crate::link::connection::ConnectionId;
 
 /// How long an attempt to connect may take until it is admitted and ready, in watched time.
@@ -78,7 +78,7 @@ impl Agenda {
     ) -> Option<ClockTime> {
         while let Some(&(until, connection)) = self.handshakes.front() {
             if stands(connection) {
-                return Some(moment.now.plus(until.since(moment.watched).min(WATCH_STEP)));
+                return Some(moment.now.plus(until.since(moment.watched).min(WATCH_AGAIN)));
             }
             self.handshakes.pop_front();
         }

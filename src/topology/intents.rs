@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::table::{Behind, Carries, Expects, Intent, IntentPhase, LaneEntry};
 use super::{ChannelEnd, Core, News, fanout, life, mesh};
-use crate::clock::WATCH_STEP;
+use crate::clock::WATCH_AGAIN;
 use crate::error::RegisterError;
 use crate::io::Dial;
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
@@ -129,7 +129,7 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
     }
     if core.table.closing_of(intent).is_some() && moment.watched < give_up {
         // The lane's last event brings the retry forward. Until then the watch runs, one step a turn at most.
-        let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_STEP));
+        let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_AGAIN));
         core.agenda.retry(again, intent);
         return;
     }

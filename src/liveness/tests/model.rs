@@ -325,6 +325,7 @@ proptest! {
             prop_assert!(at.since(rig.moment.now) <= WATCH_STEP);
             let late = Duration::from_micros(late_micros);
             let did = rig.turn(at.since(rig.moment.now) + late);
+            prop_assert!(rig.moment.gap <= WATCH_STEP, "to be woken a little late is no stall");
             for (owner, _) in did.verdicts {
                 let watched = rig.moment.watched.since(evidence[owner as usize]);
                 prop_assert!(watched >= PEER_DEADLINE);
