@@ -288,6 +288,14 @@ impl Connection {
         }
     }
 
+    /// The intent that a dialled connection is for.
+    pub(crate) fn intent(&self) -> Option<u32> {
+        match self.side {
+            Side::Dialled { intent } => Some(intent),
+            Side::Accepted { .. } | Side::Own => None,
+        }
+    }
+
     /// By what a ROUTER addresses it.
     pub(crate) fn address(&self) -> Option<&[u8]> {
         self.route().or(self.bound_as.as_ref().map(<[u8; 1]>::as_slice))

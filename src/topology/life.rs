@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::table::{Behind, Carries, IntentPhase};
-use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, mesh};
+use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, mesh, service};
 use crate::io::{Inbound, Linger, SendError};
 use crate::link::connection::{Connection, ConnectionId, End, Failure, LostReason, Peer, Phase, Route, Side};
 use crate::liveness::Silence;
@@ -194,12 +194,12 @@ pub(super) fn read_out(core: &mut Core, index: u32, reason: LostReason) {
 pub(crate) fn end(core: &mut Core, index: u32, end: End) {
     let head = core.table.head_of(index);
     let partner = core.table.get(head).and_then(|connection| connection.partner);
+    withdraw(core, head);
     for (each, end) in [(Some(head), end), (partner, End::Unadmitted)] {
         let Some(connection) = each.and_then(|each| core.table.get_mut(each)) else { continue };
         if !matches!(connection.phase, Phase::Closing(_)) {
             connection.phase = Phase::Closing(end);
             core.closing.push(connection.id.index);
-            withdraw(core, head);
         }
     }
 }
@@ -213,8 +213,9 @@ pub(crate) fn end_as(core: &mut Core, index: u32, lost: LostReason, failed: Fail
 
 /// Ends a connection that this side wants no more.
 pub(super) fn give_up(core: &mut Core, index: u32, reason: LostReason) {
-    if let Some(connection) = core.table.get(index) {
-        end(core, index, given_up(connection, reason));
+    let head = core.table.head_of(index);
+    if let Some(connection) = core.table.get(head) {
+        end(core, head, given_up(connection, reason));
     }
 }
 
@@ -279,12 +280,12 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
             return true;
         };
         // A lane of a pair can outlive the other: what was sent on it has the time that an orderly close leaves it.
-        let waited = if connection.severed {
-            now.since(quiet_since) >= READ_OUT_PAUSE
+        let is_over = if connection.severed {
+            now.since(quiet_since) >= READ_OUT_PAUSE || has_no_route(core, index)
         } else {
             connection.read_out_since.is_none_or(|since| now.since(since) >= STANDING_LANE_PAUSE)
         };
-        if !waited && !has_no_route(core, index) {
+        if !is_over {
             return true;
         }
         let Some(connection) = core.table.get_mut(index) else { return false };
@@ -341,16 +342,14 @@ fn sweep_one(core: &mut Core, index: u32) {
         core.news.push_back(News::Lost { peer, reason });
     }
     fanout::lost(core, source, how);
-    match core.table.get(index).map(|connection| &connection.side) {
-        // The close of a dialled lane has a witness, and the successor waits for it.
-        Some(&Side::Dialled { intent }) if successor.is_some() => {
-            core.table.intents[intent as usize].heir = successor;
-            let_go(core, index, how);
-        }
-        _ => {
-            let_go(core, index, how);
-            admit_held(core, successor);
-        }
+    let intent = core.table.get(index).and_then(Connection::intent);
+    // The close of a dialled lane has a witness, and the successor waits for it.
+    if let (Some(intent), Some(successor)) = (intent, successor) {
+        service::inherit(core, intent, successor);
+    }
+    let_go(core, index, how);
+    if intent.is_none() {
+        admit_held(core, successor);
     }
 }
 
@@ -488,10 +487,9 @@ pub(crate) fn stop(core: &mut Core) {
     core.reading_out.clear();
     let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
     core.news.extend(ended);
-    let how = |connection| given_up(connection, LostReason::Stopped);
-    let all: Vec<(u32, End)> = core.table.iter().map(|(index, each)| (index, how(each))).collect();
-    for (index, how) in all {
-        end(core, index, how);
+    let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();
+    for index in all {
+        give_up(core, index, LostReason::Stopped);
     }
     sweep(core);
     for intent in core.table.intents.iter_mut().filter(|intent| intent.phase != IntentPhase::Retired) {

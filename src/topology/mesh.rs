@@ -84,8 +84,8 @@ pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
     let Some((intent, _)) = closing else { return true };
     let Some(held) = core.table.get_mut(index) else { return true };
     held.phase = Phase::Held;
-    let heir = held.id;
-    core.table.intents[intent as usize].heir = Some(heir);
+    let id = held.id;
+    service::inherit(core, intent, id);
     false
 }
 
@@ -249,10 +249,7 @@ pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
 pub(super) fn became_ready(core: &mut Core, index: u32) {
     let Some((channel, rid, _)) = identity(core, index) else { return };
     let Some(connection) = core.table.get(index) else { return };
-    let intent = match connection.side {
-        Side::Dialled { intent } => Some(intent),
-        Side::Accepted { .. } | Side::Own => None,
-    };
+    let intent = connection.intent();
     let serves = Admission::parse(&connection.admission).map(|admission| serves(&admission));
     if let (Some(mesh), Ok(serves)) = (core.channels.node_mut(channel), serves) {
         mesh.roster.arrived(&rid, index, intent, serves);

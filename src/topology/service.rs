@@ -239,6 +239,12 @@ pub(super) fn ask_again(core: &mut Core, index: u32) {
     }
 }
 
+/// Lets a held hello wait until the lanes of an intent, which led to the same peer, are physically closed.
+pub(super) fn inherit(core: &mut Core, intent: u32, held: ConnectionId) {
+    let overtaken = core.table.intents[intent as usize].heir.replace(held);
+    refuse_held(core, overtaken);
+}
+
 /// A held hello is not wanted: the peer's older connection lives, or a newer one came.
 fn refuse_held(core: &mut Core, held: Option<ConnectionId>) {
     let Some(held) = held.and_then(|held| core.table.find(held)) else { return };

@@ -2,12 +2,11 @@
 
 use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::Inbound;
-use crate::link::connection::Connection;
 use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
 use crate::topology::service::{self, Step};
 use crate::topology::table::{Behind, Carries};
 use crate::topology::{Core, Pressure, fanout, life};
-use crate::wire::{Name, Outcome, Record};
+use crate::wire::{Lane, Name, Outcome, Record};
 
 /// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames, and what they still carry.
 const SPARES_MAX: usize = 256;
@@ -137,13 +136,13 @@ fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut R
     let Some(index) = from.filter(|_| offer != Offer::Gone) else {
         return life::turn_away(core, lane, inbound);
     };
-    let waits = if core.pressure == Pressure::Paused {
+    let waits = match core.table.get(index) {
         // What is kept now fills the room that the pause leaves to all behind this lane: a stranger or a fenced peer has no
-        // claim on it, and what keeps a connection alive goes on.
-        core.table.get(index).is_some_and(Connection::may_deliver)
-            && (offer == Offer::Hold || is_for_the_host(inbound))
-    } else {
-        offer == Offer::Hold
+        // claim on it, and what keeps a connection alive goes on. A completion lane is not paused.
+        Some(connection) if core.pressure == Pressure::Paused && connection.leg == Lane::Application => {
+            connection.may_deliver() && (offer == Offer::Hold || is_for_the_host(inbound))
+        }
+        _ => offer == Offer::Hold,
     };
     if waits {
         drop(core.rotation.hold(records.take()));
