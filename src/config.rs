@@ -43,8 +43,8 @@ pub struct Config {
     /// The same in bytes of what the records carry, for each lane, and one record more. Default 64 MiB, 64 KiB to 4 GiB. A
     /// frame takes some 64 bytes beside what it carries, so many small parts take more memory than they count.
     pub pause_bytes_max: u64,
-    /// Connections of all topologies together, those included whose end is not physical yet. Default 10,000, 1 to
-    /// 1,000,000. Above it a newcomer is refused (`resourceLimit`). A connection takes about 1 KiB of the engine's own
+    /// Connections of all topologies together, those included whose end is not physical yet; each mesh node counts as one,
+    /// and each pair of nodes as two. Default 10,000, 1 to 1,000,000. Above it a newcomer is refused (`resourceLimit`). A connection takes about 1 KiB of the engine's own
     /// memory and what its peer's admission is long (some 100 bytes; 1 MiB if the peer fills it with extensions), and
     /// ZeroMQ's own for its sockets.
     pub connections_max: u32,

@@ -78,9 +78,9 @@ pub(super) const fn bound_identity(leg: Lane) -> u8 {
 /// An attempt or a connection of an intent ended: the host hears of a failed attempt, and the next one is planned.
 pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
     let moment = core.watch.moment();
+    core.table.intents[intent as usize].last_end = Some(end);
     let is_covered = mesh::covering(core, intent).is_some();
     let wish = &mut core.table.intents[intent as usize];
-    wish.last_end = Some(end);
     if wish.phase == IntentPhase::Retired {
         return;
     }

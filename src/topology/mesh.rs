@@ -69,7 +69,7 @@ fn needs_no_connection(channel: &Channel, peer: &Admission<'_>) -> bool {
 
 /// A hello may come in, and says who it is. Returns whether it may be answered now; otherwise it is held.
 pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
-    let Some((channel, rid, _)) = identity(core, index) else { return true };
+    let Some((channel, rid)) = identity(core, index) else { return true };
     if core.channels.get(channel).is_above(rid.as_bytes()) {
         give_up_dials(core, index);
     }
@@ -163,7 +163,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
         return life::end(core, index, End::Failed(Failure::Unexpected(reason)));
     }
     life::identify(core, index, admit);
-    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let Some((channel, rid)) = identity(core, index) else { return };
     if let Some(other) = core.table.named(channel, &rid) {
         let is_smaller = !core.channels.get(channel).is_above(rid.as_bytes());
         match core.table.get(other).map(|other| other.phase) {
@@ -247,7 +247,7 @@ pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
 
 /// A pair is ready: calls may go to its peer, and other dials to the same peer are given up.
 pub(super) fn became_ready(core: &mut Core, index: u32) {
-    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let Some((channel, rid)) = identity(core, index) else { return };
     let Some(connection) = core.table.get(index) else { return };
     let intent = connection.intent();
     let serves = Admission::parse(&connection.admission).map(|admission| serves(&admission));
@@ -259,7 +259,7 @@ pub(super) fn became_ready(core: &mut Core, index: u32) {
 
 /// A connection is let go: its peer is not reached by it any more, and who did without a dial for its sake dials again.
 pub(super) fn departed(core: &mut Core, index: u32) {
-    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let Some((channel, rid)) = identity(core, index) else { return };
     if let Some(mesh) = core.channels.node_mut(channel) {
         mesh.roster.departed(&rid, index);
     }
@@ -276,7 +276,7 @@ pub(super) fn forget_intent(core: &mut Core, intent: u32) {
 
 /// The peer gives its memberships other weights.
 pub(super) fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
-    let Some((channel, rid, _)) = identity(core, index) else { return };
+    let Some((channel, rid)) = identity(core, index) else { return };
     let is_ready = core.table.get(index).is_some_and(Connection::is_ready);
     if let (true, Some(mesh)) = (is_ready, core.channels.node_mut(channel)) {
         mesh.roster.reweighed(&rid, serves(admission));
@@ -308,16 +308,13 @@ pub(crate) fn own_weights_changed(core: &mut Core, channel: u32) {
 
 /// Gives up every dial under way that leads to the peer of this connection.
 fn give_up_dials(core: &mut Core, index: u32) {
-    let Some((channel, rid, advertised)) = identity(core, index) else { return };
+    let Some((channel, rid)) = identity(core, index) else { return };
     let rival = |wish: &Intent| {
         let IntentPhase::Connected { connection } = wish.phase else { return None };
         let dial = core.table.get(connection).filter(|dial| dial.id.index != index)?;
         let is_under_way = matches!(dial.phase, Phase::Dialling | Phase::Greeting | Phase::Joining);
-        let leads_there = match &dial.peer {
-            Some(peer) => peer.rid == rid,
-            None => leads_to(wish, &rid, advertised.as_ref()),
-        };
-        (wish.channel == channel && is_under_way && leads_there).then_some(connection)
+        let leads_to = dial.peer.as_ref().map(|peer| &peer.rid).or(wish.expects.rid.as_ref());
+        (wish.channel == channel && is_under_way && leads_to == Some(&rid)).then_some(connection)
     };
     let rivals: Vec<u32> = core.table.intents.iter().filter_map(rival).collect();
     for rival in rivals {
@@ -331,42 +328,38 @@ pub(super) fn covering(core: &Core, intent: u32) -> Option<u32> {
     if !core.channels.get(wish.channel).is_mesh() {
         return None;
     }
-    let covers = |index: u32, connection: &Connection| {
-        let is_other = match connection.side {
-            Side::Dialled { intent: of } => of != intent && connection.stands(),
-            Side::Accepted { .. } => connection.stands() || connection.phase == Phase::Joining,
-            Side::Own => false,
-        };
-        is_other
-            && connection.channel == wish.channel
-            && identity(core, index).is_some_and(|(_, rid, advertised)| {
-                let was_dialled = connection.peer.as_ref().and_then(|peer| peer.endpoint());
-                leads_to(wish, &rid, advertised.as_ref()) || was_dialled == Some(&wish.endpoint)
-            })
+    let is_other = |connection: &Connection| match connection.side {
+        Side::Dialled { intent: of } => of != intent && connection.stands(),
+        Side::Accepted { .. } => connection.stands() || connection.phase == Phase::Joining,
+        Side::Own => false,
     };
-    core.table.iter().find(|(index, connection)| covers(*index, connection)).map(|(index, _)| index)
-}
-
-/// Whether an intent is for this node: by RID where it expects one, else by where the node says that it listens.
-fn leads_to(wish: &Intent, rid: &Rid, advertised: Option<&Endpoint>) -> bool {
-    match &wish.expects.rid {
-        Some(expected) => expected == rid,
-        None => advertised == Some(&wish.endpoint),
+    if let Some(rid) = &wish.expects.rid {
+        let named = core.table.named(wish.channel, rid);
+        return named.filter(|named| core.table.get(*named).is_some_and(is_other));
     }
+    // What a node says of where it listens is believed where that endpoint itself has said that it has a connection.
+    let is_duplicate =
+        wish.last_end == Some(End::Failed(Failure::Refused(RejectReason::DuplicateConnection)));
+    let leads_there = |connection: &Connection| {
+        let was_dialled = connection.peer.as_ref().and_then(|peer| peer.endpoint());
+        was_dialled == Some(&wish.endpoint)
+            || is_duplicate && advertised(connection).as_ref() == Some(&wish.endpoint)
+    };
+    let of_this_mesh = core.table.iter().filter(|(_, connection)| connection.channel == wish.channel);
+    let mut others = of_this_mesh.filter(|(_, connection)| is_other(connection));
+    others.find(|(_, connection)| leads_there(connection)).map(|(index, _)| index)
 }
 
-/// The mesh, the peer and its advertised endpoint, of a pair whose peer is known.
-fn identity(core: &Core, index: u32) -> Option<(u32, Rid, Option<Endpoint>)> {
+/// The mesh and the peer of a pair whose peer is known.
+fn identity(core: &Core, index: u32) -> Option<(u32, Rid)> {
     let connection = core.table.get(index)?;
-    if !core.channels.get(connection.channel).is_mesh() {
-        return None;
-    }
-    let rid = connection.peer.as_ref()?.rid.clone();
-    let advertised = Admission::parse(&connection.admission)
-        .ok()
-        .and_then(|admission| admission.endpoint())
-        .and_then(|endpoint| endpoint.parse().ok());
-    Some((connection.channel, rid, advertised))
+    let peer = connection.peer.as_ref()?;
+    core.channels.get(connection.channel).is_mesh().then(|| (connection.channel, peer.rid.clone()))
+}
+
+/// Where the peer says that it takes application lanes.
+fn advertised(connection: &Connection) -> Option<Endpoint> {
+    Admission::parse(&connection.admission).ok()?.endpoint()?.parse().ok()
 }
 
 /// What a node serves, as its admission says.
