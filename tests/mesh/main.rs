@@ -5,4 +5,6 @@ mod support;
 
 mod bad_admissions;
 mod calls;
+mod dialling;
 mod pairs;
+mod scene;
