@@ -12,7 +12,7 @@ pub(crate) mod selection;
 pub(crate) mod table;
 pub(crate) mod witness;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,14 +203,14 @@ pub(crate) enum ChannelEnd {
     Subscriber(Subscription),
 }
 
-/// The registered channels by number and by name.
+/// The registered channels by number and by name. Few names are compared sooner than one is hashed.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     pub(crate) list: Vec<Channel>,
-    servers: HashMap<ChannelName, u32>,
-    clients: HashMap<ChannelName, u32>,
-    publishers: HashMap<ChannelName, u32>,
-    subscribers: HashMap<ChannelName, u32>,
+    servers: BTreeMap<ChannelName, u32>,
+    clients: BTreeMap<ChannelName, u32>,
+    publishers: BTreeMap<ChannelName, u32>,
+    subscribers: BTreeMap<ChannelName, u32>,
 }
 
 impl Channels {
