@@ -25,6 +25,8 @@ use wakeful::{ChannelName, Client, Completion, Config, Endpoint, Engine, Event, 
 
 const CHANNEL: &str = "bench";
 const HWM: i32 = 1_000;
+/// How many batches are profiled.
+const BATCHES: usize = 500;
 
 fn name() -> ChannelName {
     ChannelName::new(CHANNEL).unwrap()
@@ -363,13 +365,8 @@ fn row(what: &str, unit: &str, pairs: &[(f64, f64)]) {
     );
 }
 
-/// The sending end only: batches of messages of 64 bytes, each taken by a server on a thread of its own before the next.
-fn profile_sending(
-    batch: usize,
-    batches: usize,
-    mut send: impl FnMut(),
-    mut server: impl Take + Send + 'static,
-) {
+/// The sending end only: batches of messages, each taken by a server on a thread of its own before the next.
+fn profile_sending(batch: usize, mut send: impl FnMut(usize), mut server: impl Take + Send + 'static) {
     let (go, orders) = channel::<()>();
     let (done, taken) = channel();
     thread::spawn(move || {
@@ -378,9 +375,9 @@ fn profile_sending(
             done.send(()).unwrap();
         }
     });
-    for _ in 0..batches {
+    for _ in 0..BATCHES {
         go.send(()).unwrap();
-        (0..batch).for_each(|_| send());
+        send(batch);
         taken.recv().unwrap();
     }
 }
@@ -396,33 +393,41 @@ fn profile(which: &str, bytes: usize) {
     };
     let batch = batch_of(bytes);
     match which {
-        "raw" => drop(raw_way(&context, bytes).backlog(batch, 500)),
-        "engine" => drop(engine_way(&context, bytes, config).backlog(batch, 500)),
+        "raw" => drop(raw_way(&context, bytes).backlog(batch, BATCHES)),
+        "engine" => drop(engine_way(&context, bytes, config).backlog(batch, BATCHES)),
         "raw-send" => {
             let (server, endpoint) = RawServer::new(&context);
             let socket = raw::dealer(&context, &endpoint);
             let (head, payload) = (raw::message_head(CHANNEL), vec![7_u8; bytes]);
-            let send = || {
-                socket.send(&head, zmq::SNDMORE).unwrap();
-                socket.send(&payload, 0).unwrap();
+            let send = |records| {
+                for _ in 0..records {
+                    socket.send(&head[..], zmq::SNDMORE).unwrap();
+                    socket.send(&payload[..], 0).unwrap();
+                }
             };
-            profile_sending(batch, 500, send, server);
+            profile_sending(batch, send, server);
         }
         "engine-send" => {
             let (server, endpoint) = EngineServer::new(config);
             let mut engine = connecting(&endpoint);
-            let (channel, payload, mut count) = (name(), vec![7_u8; bytes], 0);
-            let send = || {
-                // It turns until it is connected, and then now and then, to answer what the server asks.
-                while engine.outbox().send(&channel, &[&payload]).is_err() {
-                    engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
-                }
-                count += 1;
-                if count % batch == 0 {
-                    engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
+            let (channel, payload) = (name(), vec![7_u8; bytes]);
+            let send = |records| {
+                // A turn a batch answers what the server asks.
+                engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
+                let mut sent = 0;
+                while sent < records {
+                    let mut outbox = engine.outbox();
+                    while sent < records && outbox.send(&channel, &[&payload]).is_ok() {
+                        sent += 1;
+                    }
+                    drop(outbox);
+                    // Not connected yet.
+                    if sent < records {
+                        engine.turn(&mut |_: Event<'_>, _: &mut Outbox<'_>| ());
+                    }
                 }
             };
-            profile_sending(batch, 500, send, server);
+            profile_sending(batch, send, server);
         }
         other => panic!("nothing to profile by the name of {other}"),
     }

@@ -20,7 +20,6 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::iter;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -220,8 +219,7 @@ impl Io {
         parts: &[&[u8]],
     ) -> Result<(), SendError> {
         let socket = self.lane(lane).and_then(|lane| lane.socket.as_ref()).ok_or(SendError::NoLane)?;
-        let frames = to.into_iter().chain(iter::once(head)).chain(parts.iter().copied());
-        let sent = send_whole(socket, frames);
+        let sent = send_whole(socket, to, head, parts);
         self.list(lane.index as usize);
         sent
     }
@@ -403,22 +401,34 @@ impl AsRawFd for Io {
 }
 
 /// Sends the frames of one record: all of them, or none if the first is refused.
-fn send_whole<'a>(socket: &zmq::Socket, frames: impl Iterator<Item = &'a [u8]>) -> Result<(), SendError> {
-    let mut frames = frames.peekable();
-    let (mut begun, mut sent) = (false, Ok(()));
-    while let Some(frame) = frames.next() {
-        let more = if frames.peek().is_some() { zmq::SNDMORE } else { 0 };
-        match retry(|| socket.send(frame, zmq::DONTWAIT | more)) {
-            Ok(()) => begun = true,
-            Err(error) if !begun => return Err(error.into()),
-            // The pipe died under the record. libzmq drops it, but only once it has been given the whole of it.
-            Err(_) => sent = Err(SendError::NoRoute),
+fn send_whole(
+    socket: &zmq::Socket,
+    to: Option<&[u8]>,
+    head: &[u8],
+    parts: &[&[u8]],
+) -> Result<(), SendError> {
+    let give = |frame: &[u8], more: bool| {
+        let more = if more { zmq::SNDMORE } else { 0 };
+        retry(|| socket.send(frame, zmq::DONTWAIT | more))
+    };
+    let more = !parts.is_empty();
+    let mut sent = match to {
+        None => Ok(give(head, more)?),
+        Some(to) => {
+            give(to, true)?;
+            give(head, more)
         }
+    };
+    // Where the pipe dies under a record, libzmq drops it, but only once it has been given the whole of it.
+    for (at, part) in (1..).zip(parts) {
+        let taken = give(part, at < parts.len());
+        sent = sent.and(taken);
     }
-    sent
+    sent.map_err(|_| SendError::NoRoute)
 }
 
 /// Makes a call again as long as a signal interrupts it; even calls that do not wait can be.
+#[inline]
 fn retry<T>(mut call: impl FnMut() -> zmq::Result<T>) -> zmq::Result<T> {
     loop {
         match call() {

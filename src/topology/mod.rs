@@ -18,7 +18,7 @@ pub(crate) mod service;
 pub(crate) mod table;
 pub(crate) mod witness;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -281,16 +281,16 @@ pub(crate) struct Listening {
     pub(crate) bound: [BindEndpoint; 2],
 }
 
-/// The registered channels by number and by name.
+/// The registered channels by number and by name. Few names are compared sooner than one is hashed.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     pub(crate) list: Vec<Channel>,
-    meshes: HashMap<MeshName, u32>,
+    meshes: BTreeMap<MeshName, u32>,
     /// Servers of a ClientServer channel, and mesh nodes by each channel they serve.
-    served: HashMap<ChannelName, u32>,
-    clients: HashMap<ChannelName, u32>,
-    publishers: HashMap<ChannelName, u32>,
-    subscribers: HashMap<ChannelName, u32>,
+    served: BTreeMap<ChannelName, u32>,
+    clients: BTreeMap<ChannelName, u32>,
+    publishers: BTreeMap<ChannelName, u32>,
+    subscribers: BTreeMap<ChannelName, u32>,
 }
 
 impl Channels {

@@ -1,5 +1,6 @@
 //! What the monitors tell, and how a lane ends.
 
+use std::iter;
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
