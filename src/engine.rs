@@ -17,7 +17,7 @@ use crate::status::Snapshot;
 use crate::topology::fanout::{self, Publisher, Subscriber};
 use crate::topology::node::{self, MeshBound, MeshNode};
 use crate::topology::register::{self, Client, Server};
-use crate::topology::{Core, life};
+use crate::topology::{Core, life, sweep};
 use crate::turn::{self, Buffers, NextDue, Report};
 use crate::wire::HostState;
 
@@ -124,7 +124,7 @@ impl Engine {
     /// Nothing is left to be done afterwards, and nothing more can be registered or sent. It does not wait; dropping the
     /// engine does, up to 200 ms, for the last records to leave.
     pub fn stop<H: Host>(&mut self, host: &mut H) {
-        life::stop(&mut self.core);
+        sweep::stop(&mut self.core);
         turn::tell_all(&mut self.core, host);
     }
 
@@ -147,7 +147,7 @@ impl Engine {
 impl Drop for Engine {
     /// As [`Engine::stop`], with nobody to tell. Waits up to 200 ms for the last records to leave.
     fn drop(&mut self) {
-        life::stop(&mut self.core);
+        sweep::stop(&mut self.core);
     }
 }
 

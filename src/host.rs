@@ -13,7 +13,7 @@ use crate::link::requests::RequestId;
 use crate::name::{ChannelName, Endpoint, MeshName, Rid, TopologyName, Weight};
 use crate::topology::fanout::{self, PublisherDescriptor};
 use crate::topology::node::{self, NodeEndpoint};
-use crate::topology::roster::{NodeDescriptor, Route};
+use crate::topology::roster::{Destination, NodeDescriptor};
 use crate::topology::{Core, Due, News, Pressure, Unanswered, client_server, life, mesh};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
@@ -382,9 +382,9 @@ impl<'a> Outbox<'a> {
             Target::Node(mesh, rid) => mesh::route_to_node(core, mesh, rid).ok_or(SendError::UnknownMesh)?,
         };
         match route {
-            Route::Connection(connection) => Ok(connection),
-            Route::Unavailable => Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
-            Route::NotFound => Err(SendError::RouteNotConnected(NoRoute::NotFound)),
+            Destination::Connection(connection) => Ok(connection),
+            Destination::Unavailable => Err(SendError::RouteNotConnected(NoRoute::Unavailable)),
+            Destination::NotFound => Err(SendError::RouteNotConnected(NoRoute::NotFound)),
         }
     }
 

@@ -1,9 +1,9 @@
 //! ClientServer: whom a server lets in, and whom a client takes for its server (000 §3, WIRE.md).
 
-use super::roster::Route;
+use super::roster::Destination;
 use super::selection::{Fitness, Selection};
 use super::table::IntentPhase;
-use super::{Core, life, service};
+use super::{Core, life, succession};
 use crate::link::connection::{End, Failure, Side};
 use crate::name::{ChannelName, Rid};
 use crate::wire::{Admission, HostState, Lane, RejectReason, Sender, Topology};
@@ -30,7 +30,7 @@ pub(super) fn judge_hello(
     }
     let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
     let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
-    service::judge_successor(core, existing, hello)?;
+    succession::judge_successor(core, existing, hello)?;
     Ok(Some(existing))
 }
 
@@ -64,7 +64,7 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
 }
 
 /// The server that the next call on a channel goes to; none if no client of it is registered here.
-pub(crate) fn route(core: &mut Core, channel: &ChannelName) -> Option<Route> {
+pub(crate) fn route(core: &mut Core, channel: &ChannelName) -> Option<Destination> {
     let index = core.channels.client(channel)?;
     let (intents, table) = (&core.table.intents, &core.table);
     let connection = |member: u32| match intents[member as usize].phase {
@@ -78,9 +78,11 @@ pub(crate) fn route(core: &mut Core, channel: &ChannelName) -> Option<Route> {
         IntentPhase::Connected { connection } => Fitness::of(table.get(connection)),
     });
     Some(match picked {
-        Selection::Member(member) => connection(member).map_or(Route::Unavailable, Route::Connection),
-        Selection::Unavailable => Route::Unavailable,
-        Selection::NotFound => Route::NotFound,
+        Selection::Member(member) => {
+            connection(member).map_or(Destination::Unavailable, Destination::Connection)
+        }
+        Selection::Unavailable => Destination::Unavailable,
+        Selection::NotFound => Destination::NotFound,
     })
 }
 

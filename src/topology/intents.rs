@@ -1,85 +1,23 @@
-//! Wishes for connections: when each is tried, how its last attempt ended, and when it is given up. Reconnecting is ours
-//! alone: a fresh lane for every attempt, redone from the handshake, reusing nothing.
+//! Wishes for connections: when each is to be tried again, what covers it meanwhile, and when it is given up or stands for
+//! somebody else. Reconnecting is ours alone.
 
 use std::time::Duration;
 
-use super::table::{Behind, Carries, Expects, Intent, IntentPhase, LaneEntry};
-use super::{ChannelEnd, Core, News, fanout, life, mesh};
-use crate::clock::WATCH_AGAIN;
+use super::table::{Behind, Expects, Intent, IntentPhase};
+use super::{Core, News, life, succession};
 use crate::error::RegisterError;
-use crate::io::Dial;
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
 use crate::name::{Endpoint, TopologyName};
-use crate::wire::{HostState, Lane, Pair};
+use crate::wire::{Admission, HostState, RejectReason};
 
 /// How long a redial waits for the last lane to be physically closed, in watched time.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Begins an attempt on an intent.
-pub(crate) fn dial(core: &mut Core, intent: u32) {
-    let wish = &core.table.intents[intent as usize];
-    let (channel, endpoint) = (wish.channel, wish.endpoint.clone());
-    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
-    let Some(connection) = dial_lane(core, intent, &endpoint, Lane::Application, pair) else {
-        return ended(core, intent, End::Failed(Failure::NoSocket));
-    };
-    if let ChannelEnd::Subscriber(_) = core.channels.get(channel).end {
-        fanout::open(core, connection);
-    }
-    core.table.intents[intent as usize].phase = IntentPhase::Connected { connection };
-}
-
-/// Opens a fresh lane for an intent; none if the system had no socket for it.
-pub(super) fn dial_lane(
-    core: &mut Core,
-    intent: u32,
-    endpoint: &Endpoint,
-    leg: Lane,
-    pair: Pair,
-) -> Option<u32> {
-    let channel = core.table.intents[intent as usize].channel;
-    let lane_index = core.table.lanes.vacant_key() as u32;
-    let registered = core.channels.get(channel);
-    let (kind, carries) = match (&registered.end, leg) {
-        (ChannelEnd::Subscriber(_), _) => (Dial::Sub, Carries::Published),
-        (ChannelEnd::Mesh(_), Lane::Application) => (Dial::Router, Carries::Application),
-        (ChannelEnd::Mesh(_), Lane::Completion) => (Dial::Router, Carries::Completion),
-        _ => (Dial::Dealer, Carries::Application),
-    };
-    let frame_bytes_max = match kind {
-        Dial::Sub => fanout::frame_bytes_max(registered.bytes_max),
-        Dial::Dealer | Dial::Router => registered.bytes_max,
-    };
-    let bound_as = (kind == Dial::Router).then_some([bound_identity(leg)]);
-    let lane = core
-        .io
-        .dial(kind, endpoint, lane_index, frame_bytes_max)
-        .inspect_err(|error| log::warn!("{endpoint}: {error}"))
-        .ok()?;
-    let id = core.table.next_id();
-    let (key, share) = core.rotation.add_dedicated(lane_index, id.index);
-    let behind = Behind::Dialled { connection: id.index };
-    core.add_lane(LaneEntry { id: lane, key, behind, carries });
-    let side = Side::Dialled { intent };
-    let connection = Connection::new(id, channel, lane_index, side, Phase::Dialling, share);
-    core.table.insert(Connection { leg, bound_as, pair, ..connection });
-    core.agenda.handshake(&core.watch.moment(), id);
-    Some(id.index)
-}
-
-/// The ZeroMQ identity of a bound lane, by which a dialling ROUTER addresses it (WIRE.md).
-pub(super) const fn bound_identity(leg: Lane) -> u8 {
-    match leg {
-        Lane::Application => b'A',
-        Lane::Completion => b'C',
-    }
-}
 
 /// An attempt or a connection of an intent ended: the host hears of a failed attempt, and the next one is planned.
 pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
     let moment = core.watch.moment();
     core.table.intents[intent as usize].last_end = Some(end);
-    let is_covered = mesh::covering(core, intent).is_some();
+    let is_covered = covering(core, intent).is_some();
     let wish = &mut core.table.intents[intent as usize];
     if wish.phase == IntentPhase::Retired {
         return;
@@ -115,32 +53,6 @@ pub(super) fn uncover(core: &mut Core, connection: u32) {
     }
 }
 
-/// An intent's retry came due: the next attempt begins, unless the last one's lanes are not physically closed yet, or
-/// the attempt has another lane to open.
-pub(crate) fn retry(core: &mut Core, intent: u32) {
-    let moment = core.watch.moment();
-    let (retry, give_up) = match core.table.intents[intent as usize].phase {
-        IntentPhase::Waiting { retry, give_up } => (retry, give_up),
-        IntentPhase::Connected { connection } => return mesh::dial_completion(core, connection),
-        _ => return,
-    };
-    if retry > moment.now {
-        return;
-    }
-    if core.table.closing_of(intent).is_some() && moment.watched < give_up {
-        // The lane's last event brings the retry forward. Until then the watch runs, one step a turn at most.
-        let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_AGAIN));
-        core.agenda.retry(again, intent);
-        return;
-    }
-    let heir = core.table.intents[intent as usize].heir.take();
-    life::admit_held(core, heir);
-    match mesh::covering(core, intent) {
-        Some(connection) => core.table.intents[intent as usize].phase = IntentPhase::Covered { connection },
-        None => dial(core, intent),
-    }
-}
-
 /// A lane's last event came: its connections are physically gone.
 pub(crate) fn stopped(core: &mut Core, lane: u32) {
     let Some(entry) = core.table.lanes.get(lane as usize) else { return };
@@ -155,7 +67,7 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
     if let IntentPhase::Waiting { retry, .. } = wish.phase {
         core.agenda.retry(retry, intent);
     }
-    life::admit_held(core, heir);
+    succession::admit_held(core, heir);
 }
 
 /// An endpoint that needed no connection is tried again.
@@ -168,7 +80,7 @@ pub(super) fn try_again(core: &mut Core, intent: u32) {
 
 /// An intent is not wanted any more: its connection ends, and no other one follows.
 fn retire(core: &mut Core, intent: u32) {
-    mesh::forget_intent(core, intent);
+    forget_peer(core, intent);
     let wish = &mut core.table.intents[intent as usize];
     let before = std::mem::replace(&mut wish.phase, IntentPhase::Retired);
     if let IntentPhase::Connected { connection } = before {
@@ -179,7 +91,7 @@ fn retire(core: &mut Core, intent: u32) {
 /// An intent is wanted for another endpoint or peer: its connection ends, and the first attempt on the new one waits until that
 /// is physically closed (000 §5).
 fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) {
-    mesh::forget_intent(core, intent);
+    forget_peer(core, intent);
     let moment = core.watch.moment();
     let phase = match core.table.dialled_for(intent) {
         Some(connection) => IntentPhase::Connected { connection },
@@ -193,6 +105,14 @@ fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) 
         life::give_up(core, connection, LostReason::Retired);
     } else {
         core.agenda.retry(moment.now, intent);
+    }
+}
+
+/// Whom an intent of a mesh led to is remembered for its sake no longer.
+fn forget_peer(core: &mut Core, intent: u32) {
+    let channel = core.table.intents[intent as usize].channel;
+    if let Some(mesh) = core.channels.node_mut(channel) {
+        mesh.roster.release(intent);
     }
 }
 
@@ -254,4 +174,37 @@ pub(super) fn check_once(topology: &TopologyName, wanted: &[Wish]) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Another connection to the peer that an intent is for, if there is one that stands or is about to.
+pub(super) fn covering(core: &Core, intent: u32) -> Option<u32> {
+    let wish = &core.table.intents[intent as usize];
+    if !core.channels.get(wish.channel).is_mesh() {
+        return None;
+    }
+    let is_other = |connection: &Connection| match connection.side {
+        Side::Dialled { intent: of } => of != intent && connection.stands(),
+        Side::Accepted { .. } => connection.stands() || connection.phase == Phase::Joining,
+        Side::Own => false,
+    };
+    if let Some(rid) = &wish.expects.rid {
+        let named = core.table.named(wish.channel, rid);
+        return named.filter(|named| core.table.get(*named).is_some_and(is_other));
+    }
+    // What a node says of where it listens is believed where that endpoint itself has said that it has a connection.
+    let is_duplicate =
+        wish.last_end == Some(End::Failed(Failure::Refused(RejectReason::DuplicateConnection)));
+    let leads_there = |connection: &Connection| {
+        let was_dialled = connection.peer.as_ref().and_then(|peer| peer.endpoint());
+        was_dialled == Some(&wish.endpoint)
+            || is_duplicate && advertised(connection).as_ref() == Some(&wish.endpoint)
+    };
+    let of_this_mesh = core.table.iter().filter(|(_, connection)| connection.channel == wish.channel);
+    let mut others = of_this_mesh.filter(|(_, connection)| is_other(connection));
+    others.find(|(_, connection)| leads_there(connection)).map(|(index, _)| index)
+}
+
+/// Where the peer says that it takes application lanes.
+fn advertised(connection: &Connection) -> Option<Endpoint> {
+    Admission::parse(&connection.admission).ok()?.endpoint()?.parse().ok()
 }

@@ -1,26 +1,22 @@
-//! The life of a connection: dialled or met, greeted, admitted, ready, ended, swept. Each transition stands here once.
+//! The life of a connection: dialled or met, greeted, admitted, ready, ended. Each transition stands here once.
 //!
-//! An end has two steps. [`end`] marks the connection and withdraws its readiness at once; [`sweep`], at the end of the
-//! turn, tells the host and lets go. A transport loss has one step more: what is still readable is delivered first.
+//! An end has two steps. [`end`] marks the connection and withdraws its readiness at once; the sweep, at the end of the
+//! turn, tells the host and lets go. A transport loss has one step more: what is still readable is delivered first. The
+//! two lanes of a pair end together.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::table::{Behind, Carries, IntentPhase};
-use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, mesh, service};
-use crate::io::{Inbound, Linger, SendError};
-use crate::link::connection::{Connection, ConnectionId, End, Failure, LostReason, Peer, Phase, Route, Side};
+use super::table::Carries;
+use super::{Core, News};
+use crate::io::{Inbound, SendError};
+use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase, Route, Side};
 use crate::liveness::Silence;
 use crate::name::Rid;
-use crate::rotation::Looked;
 use crate::wire::{Admission, HostState, Lane, Record, RejectReason};
 
-/// How long a connection that is read out must bring nothing, by the true clock.
-pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
-/// How long a lane is read out whose transport still stands: as long as an orderly close lets its last records take.
-const STANDING_LANE_PAUSE: Duration = Duration::from_millis(200);
 /// A fenced connection is told so at most this often, in clock time.
-const REJECT_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const REJECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How many strangers are told in one such interval that the table is full; the others find out by their own patience.
 const TURNED_AWAY_MAX: u32 = 100;
 
@@ -125,10 +121,23 @@ pub(super) fn greeted(core: &mut Core, index: u32) {
     }
     match (phase, peer) {
         (Phase::Admitted, Some(peer)) => core.news.push_back(News::Admitted(peer)),
-        (Phase::Joined, _) => return mesh::joined(core, index),
+        (Phase::Joined, _) => return joined(core, index),
         _ => {}
     }
     core.agenda.handshake(&moment, id);
+}
+
+/// Our admit of a completion lane went out: the pair is admitted.
+fn joined(core: &mut Core, completion: u32) {
+    let application = core.table.head_of(completion);
+    let Some(connection) = core.table.get_mut(application) else { return };
+    if connection.phase != Phase::Joining {
+        return;
+    }
+    connection.phase = Phase::Admitted;
+    if let Some(peer) = connection.peer.clone() {
+        core.news.push_back(News::Admitted(peer));
+    }
 }
 
 /// The connection is ready: its deadline runs and its first ask goes out at once.
@@ -150,7 +159,6 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
         core.news.push_back(News::Admitted(peer.clone()));
     }
     core.news.push_back(News::Ready(peer));
-    mesh::became_ready(core, index);
     core.ask(index, id);
     core.pay_waiting_update(index);
 }
@@ -237,6 +245,24 @@ pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
     end_as(core, index, LostReason::Protocol, Failure::Refused(reason));
 }
 
+/// Refuses a hello, and keeps an eye on the connection until it is physically gone.
+pub(super) fn turn_down(core: &mut Core, index: u32, reason: RejectReason) {
+    refuse(core, index, reason);
+    claim_descriptor(core, index);
+}
+
+/// Ties a refused connection to its descriptor, so that its end is noticed.
+pub(super) fn claim_descriptor(core: &mut Core, index: u32) {
+    let Some(connection) = core.table.get(index) else { return };
+    let Side::Accepted { descriptor, .. } = connection.side else { return };
+    if connection.severed {
+        return;
+    }
+    if let Some(loser) = core.table.bind_descriptor(index, descriptor) {
+        sever(core, loser);
+    }
+}
+
 /// Tells an accepted connection that it is not admitted, at most once a second. A dialled one is simply closed.
 pub(crate) fn reject(core: &mut Core, index: u32, reason: RejectReason) {
     let now = core.watch.moment().now;
@@ -256,179 +282,6 @@ pub(crate) fn reject(core: &mut Core, index: u32, reason: RejectReason) {
 fn withdraw(core: &mut Core, index: u32) {
     if let Some(key) = core.table.get_mut(index).and_then(|connection| connection.check.take()) {
         core.liveness.end(key);
-    }
-}
-
-/// A connection that is read out is over when a whole round of its lane brought none of its records and ZeroMQ has no route
-/// to it any more, which is so once it was read to its end; or when whole rounds brought none for a moment. One round alone
-/// is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable.
-pub(crate) fn finish_reading_out(core: &mut Core) {
-    if core.reading_out.is_empty() {
-        return;
-    }
-    let now = core.clock.now();
-    let mut reading_out = std::mem::take(&mut core.reading_out);
-    reading_out.retain(|&index| {
-        let Some(connection) = core.table.get_mut(index) else { return false };
-        let Phase::ReadingOut(reason) = connection.phase else { return false };
-        let share = connection.share;
-        if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
-            return true;
-        }
-        // What this round brought of it has cleared the mark.
-        let Some(quiet_since) = connection.quiet_since else {
-            connection.quiet_since = Some(now);
-            return true;
-        };
-        // A lane of a pair can outlive the other: what was sent on it has the time that an orderly close leaves it.
-        let is_over = if connection.severed {
-            now.since(quiet_since) >= READ_OUT_PAUSE || has_no_route(core, index)
-        } else {
-            connection.read_out_since.is_none_or(|since| now.since(since) >= STANDING_LANE_PAUSE)
-        };
-        if !is_over {
-            return true;
-        }
-        let Some(connection) = core.table.get_mut(index) else { return false };
-        connection.read_out_since = None;
-        let partner = connection.partner.and_then(|partner| core.table.get(partner));
-        if partner.is_none_or(|partner| partner.read_out_since.is_none()) {
-            end(core, index, End::Lost(reason));
-        }
-        false
-    });
-    core.reading_out.append(&mut reading_out);
-}
-
-/// Whether ZeroMQ has forgotten an accepted connection. Only sending tells; what is sent to one that is gone reaches nobody.
-fn has_no_route(core: &mut Core, index: u32) -> bool {
-    let Some(connection) = core.table.get(index) else { return true };
-    let is_accepted = connection.route().is_some();
-    is_accepted
-        && core.send_record(index, Record::Reject(RejectReason::NotAdmitted))
-            == Err(crate::io::SendError::NoRoute)
-}
-
-/// Whether a turn before long could finish reading somebody out. What the host's pause holds back waits for the host.
-pub(crate) fn is_reading_out(core: &Core) -> bool {
-    core.reading_out.iter().filter_map(|&index| core.table.get(index)).any(|connection| {
-        matches!(connection.phase, Phase::ReadingOut(_)) && !core.rotation.is_held_back(connection.share)
-    })
-}
-
-/// The second step of every end: what was marked is let go, and the host is told once.
-pub(crate) fn sweep(core: &mut Core) {
-    // Letting one go can admit another, which may end in turn: lists are taken and walked until there is none.
-    while !core.closing.is_empty() {
-        for index in std::mem::take(&mut core.closing) {
-            sweep_one(core, index);
-        }
-    }
-}
-
-fn sweep_one(core: &mut Core, index: u32) {
-    let Some(connection) = core.table.get_mut(index) else { return };
-    let Phase::Closing(how) = connection.phase else { return };
-    let successor = connection.successor.take();
-    let peer = connection.peer.clone();
-    let source = connection.source.take();
-    core.table.unname(index);
-    mesh::departed(core, index);
-    while let Some(request) = core.requests.next_of(index) {
-        core.news.push_back(News::Ended { request, why: Unanswered::RouteLost });
-    }
-    core.replies.forget(index);
-    if let (End::Lost(reason), Some(peer)) = (how, peer) {
-        core.counters.count(reason);
-        core.news.push_back(News::Lost { peer, reason });
-    }
-    fanout::lost(core, source, how);
-    let intent = core.table.get(index).and_then(Connection::intent);
-    // The close of a dialled lane has a witness, and the successor waits for it.
-    if let (Some(intent), Some(successor)) = (intent, successor) {
-        service::inherit(core, intent, successor);
-    }
-    let_go(core, index, how);
-    if intent.is_none() {
-        admit_held(core, successor);
-    }
-}
-
-/// The connection that a held hello waited for is gone.
-pub(super) fn admit_held(core: &mut Core, held: Option<ConnectionId>) {
-    let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
-    if let Some(index) = held.map(|held| held.id.index) {
-        core.owe_greeting(index);
-    }
-}
-
-/// Gives up the transport of an ended connection, as far as this side can.
-fn let_go(core: &mut Core, index: u32, how: End) {
-    let Some(connection) = core.table.get_mut(index) else { return };
-    let lane = connection.lane;
-    let share = connection.share;
-    let leg = connection.leg;
-    core.table.part(index);
-    let Some(connection) = core.table.get_mut(index) else { return };
-    match connection.side {
-        Side::Own => {
-            core.table.remove(index);
-        }
-        Side::Accepted { .. } if connection.severed => {
-            core.rotation.remove_peer(share);
-            core.table.remove(index);
-        }
-        // Only the peer can close it. Until it does, it is fenced, and what it said of itself, up to 1 MiB, is let go.
-        Side::Accepted { .. } => {
-            connection.phase = Phase::Fenced;
-            connection.admission = Vec::new();
-            core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), connection.id);
-        }
-        Side::Dialled { intent } => {
-            core.rotation.remove_peer(share);
-            core.table.remove(index);
-            let is_orderly = core.host_state == HostState::Stopped;
-            let linger = if is_orderly { Linger::Orderly } else { Linger::None };
-            if let Some(entry) = core.table.lanes.get_mut(lane as usize) {
-                core.io.close(entry.id, linger);
-                entry.behind = Behind::Closed { intent: Some(intent) };
-            }
-            if leg == Lane::Application {
-                intents::ended(core, intent, how);
-            }
-        }
-    }
-}
-
-/// A fenced connection is told once more that it has ended, so that the transport says whether it is still there: its
-/// monitor may have spoken before its descriptor was known. Without a descriptor no monitor ever speaks, and it is asked
-/// again and again.
-pub(crate) fn remind(core: &mut Core, id: ConnectionId) {
-    if core.table.find(id).is_none_or(|connection| connection.phase != Phase::Fenced) {
-        return;
-    }
-    reject(core, id.index, RejectReason::NotAdmitted);
-    let Some(Connection { side, severed, .. }) = core.table.find(id) else { return };
-    if *severed {
-        end(core, id.index, End::Unadmitted);
-    } else if matches!(side, Side::Accepted { descriptor: None, .. }) {
-        core.agenda.remind(core.watch.moment().now.plus(REJECT_INTERVAL), id);
-    }
-}
-
-/// A handshake had its time.
-pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
-    let Some(connection) = core.table.find(id) else { return };
-    match connection.phase {
-        Phase::Admitted => {
-            reject(core, id.index, RejectReason::NotAdmitted);
-            end(core, id.index, End::Lost(LostReason::NeverReady));
-        }
-        Phase::Dialling | Phase::Greeting | Phase::Joining => {
-            reject(core, id.index, RejectReason::NotAdmitted);
-            end_as(core, id.index, LostReason::NeverReady, Failure::TimedOut);
-        }
-        _ => {}
     }
 }
 
@@ -474,37 +327,4 @@ pub(crate) fn announce(core: &mut Core, channel: u32) {
     for index in standing {
         core.owe_update(index);
     }
-}
-
-/// Ends everything in order: peers are told, requests end, lanes linger for what was just sent.
-pub(crate) fn stop(core: &mut Core) {
-    if core.host_state == HostState::Stopped {
-        return;
-    }
-    set_state(core, HostState::Stopped);
-    core.agenda.clear();
-    core.own.clear();
-    core.owing.clear();
-    core.reading_out.clear();
-    let ended = core.requests.drain().map(|request| News::Ended { request, why: Unanswered::Shutdown });
-    core.news.extend(ended);
-    let all: Vec<u32> = core.table.iter().map(|(index, _)| index).collect();
-    for index in all {
-        give_up(core, index, LostReason::Stopped);
-    }
-    sweep(core);
-    for intent in core.table.intents.iter_mut().filter(|intent| intent.phase != IntentPhase::Retired) {
-        intent.phase = IntentPhase::Off;
-    }
-    for channel in &core.channels.list {
-        for lane in channel.end.listening().into_iter().flatten() {
-            let Some(entry) = core.table.lanes.get_mut(lane as usize) else { continue };
-            core.io.close(entry.id, Linger::Orderly);
-            core.rotation.remove_lane(entry.key);
-        }
-        if let ChannelEnd::Publisher { check, .. } = channel.end {
-            core.liveness.end(check);
-        }
-    }
-    core.table.forget_accepted();
 }

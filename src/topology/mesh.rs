@@ -2,12 +2,12 @@
 //! (000 §3, §5, WIRE.md "Opening"). The larger RID decides between two dials: it gives up its own for the other's hello
 //! until its own pair is complete, and the smaller waits for what it does.
 
-use super::roster::{Route, Serves};
+use super::roster::{Destination, Serves};
 use super::selection::Fitness;
 use super::table::{Intent, IntentPhase};
-use super::{Channel, Core, News, intents, life, service};
+use super::{Channel, Core, intents, life, succession};
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
-use crate::name::{ChannelName, Endpoint, MeshName, Rid};
+use crate::name::{ChannelName, MeshName, Rid};
 use crate::wire::{
     Admission, AdmissionBody, AdmissionChange, HostState, Lane, RejectReason, Sender, Topology, UpdateFault,
 };
@@ -29,7 +29,7 @@ pub(super) fn judge_hello(
     }
     let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
     let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
-    service::judge_successor(core, existing, hello)?;
+    succession::judge_successor(core, existing, hello)?;
     Ok(Some(existing))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
     let Some(held) = core.table.get_mut(index) else { return true };
     held.phase = Phase::Held;
     let id = held.id;
-    service::inherit(core, intent, id);
+    succession::inherit(core, intent, id);
     false
 }
 
@@ -100,7 +100,7 @@ pub(super) fn second_hello(core: &mut Core, index: u32, hello: &Admission<'_>) {
             remember_newer(core, application, hello);
             core.owe_greeting(index);
         }
-        Err(reason) => service::turn_down(core, index, reason),
+        Err(reason) => life::turn_down(core, index, reason),
     }
 }
 
@@ -143,19 +143,6 @@ fn remember_newer(core: &mut Core, application: u32, admission: &Admission<'_>) 
     }
 }
 
-/// Our admit of a completion lane went out: the pair is admitted.
-pub(super) fn joined(core: &mut Core, completion: u32) {
-    let application = core.table.head_of(completion);
-    let Some(connection) = core.table.get_mut(application) else { return };
-    if connection.phase != Phase::Joining {
-        return;
-    }
-    connection.phase = Phase::Admitted;
-    if let Some(peer) = connection.peer.clone() {
-        core.news.push_back(News::Admitted(peer));
-    }
-}
-
 /// The application lane that we dialled was admitted: the completion lane comes next, unless another connection to the
 /// same peer stays.
 pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
@@ -172,7 +159,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
                 life::give_up(core, other, LostReason::Replaced);
             }
             Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
-                service::ask_again(core, other);
+                succession::ask_again(core, other);
                 return life::end(core, index, End::Unadmitted);
             }
             _ => {}
@@ -208,26 +195,6 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     Ok(())
 }
 
-/// Dials the completion lane of a pair whose application lane is admitted.
-pub(super) fn dial_completion(core: &mut Core, index: u32) {
-    let Some(connection) = core.table.get(index) else { return };
-    let Side::Dialled { intent } = connection.side else { return };
-    if connection.phase != Phase::Joining || connection.partner.is_some() {
-        return;
-    }
-    let pair = connection.pair;
-    let endpoint = Admission::parse(&connection.admission)
-        .ok()
-        .and_then(|admit| admit.completion())
-        .and_then(|endpoint| endpoint.parse::<Endpoint>().ok());
-    let dialled =
-        endpoint.and_then(|endpoint| intents::dial_lane(core, intent, &endpoint, Lane::Completion, pair));
-    match dialled {
-        Some(completion) => core.table.join(index, completion),
-        None => life::end(core, index, End::Failed(Failure::NoSocket)),
-    }
-}
-
 /// The completion lane that we dialled was admitted: the pair is ready.
 pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
     let application = core.table.head_of(index);
@@ -242,6 +209,7 @@ pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
         connection.phase = Phase::Joined;
     }
     life::make_ready(core, application);
+    became_ready(core, application);
     core.pay_waiting_update(index);
 }
 
@@ -266,14 +234,6 @@ pub(super) fn departed(core: &mut Core, index: u32) {
     intents::uncover(core, index);
 }
 
-/// An intent is not wanted any more, or for somebody else: whom it led to is remembered for its sake no longer.
-pub(super) fn forget_intent(core: &mut Core, intent: u32) {
-    let channel = core.table.intents[intent as usize].channel;
-    if let Some(mesh) = core.channels.node_mut(channel) {
-        mesh.roster.release(intent);
-    }
-}
-
 /// The peer gives its memberships other weights.
 pub(super) fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
     let Some((channel, rid)) = identity(core, index) else { return };
@@ -284,7 +244,11 @@ pub(super) fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
 }
 
 /// The node that the next call on a channel of a mesh goes to; none if this engine has no node of that mesh.
-pub(crate) fn route_to_channel(core: &mut Core, mesh: &MeshName, channel: &ChannelName) -> Option<Route> {
+pub(crate) fn route_to_channel(
+    core: &mut Core,
+    mesh: &MeshName,
+    channel: &ChannelName,
+) -> Option<Destination> {
     let Core { channels, table, .. } = core;
     let index = channels.mesh(mesh)?;
     let roster = &mut channels.node_mut(index)?.roster;
@@ -292,7 +256,7 @@ pub(crate) fn route_to_channel(core: &mut Core, mesh: &MeshName, channel: &Chann
 }
 
 /// The way to one node of a mesh; none if this engine has no node of that mesh.
-pub(crate) fn route_to_node(core: &Core, mesh: &MeshName, rid: &Rid) -> Option<Route> {
+pub(crate) fn route_to_node(core: &Core, mesh: &MeshName, rid: &Rid) -> Option<Destination> {
     let index = core.channels.mesh(mesh)?;
     Some(core.channels.node(index)?.roster.route_to_node(rid))
 }
@@ -322,44 +286,11 @@ fn give_up_dials(core: &mut Core, index: u32) {
     }
 }
 
-/// Another connection to the peer that an intent is for, if there is one that stands or is about to.
-pub(super) fn covering(core: &Core, intent: u32) -> Option<u32> {
-    let wish = &core.table.intents[intent as usize];
-    if !core.channels.get(wish.channel).is_mesh() {
-        return None;
-    }
-    let is_other = |connection: &Connection| match connection.side {
-        Side::Dialled { intent: of } => of != intent && connection.stands(),
-        Side::Accepted { .. } => connection.stands() || connection.phase == Phase::Joining,
-        Side::Own => false,
-    };
-    if let Some(rid) = &wish.expects.rid {
-        let named = core.table.named(wish.channel, rid);
-        return named.filter(|named| core.table.get(*named).is_some_and(is_other));
-    }
-    // What a node says of where it listens is believed where that endpoint itself has said that it has a connection.
-    let is_duplicate =
-        wish.last_end == Some(End::Failed(Failure::Refused(RejectReason::DuplicateConnection)));
-    let leads_there = |connection: &Connection| {
-        let was_dialled = connection.peer.as_ref().and_then(|peer| peer.endpoint());
-        was_dialled == Some(&wish.endpoint)
-            || is_duplicate && advertised(connection).as_ref() == Some(&wish.endpoint)
-    };
-    let of_this_mesh = core.table.iter().filter(|(_, connection)| connection.channel == wish.channel);
-    let mut others = of_this_mesh.filter(|(_, connection)| is_other(connection));
-    others.find(|(_, connection)| leads_there(connection)).map(|(index, _)| index)
-}
-
 /// The mesh and the peer of a pair whose peer is known.
 fn identity(core: &Core, index: u32) -> Option<(u32, Rid)> {
     let connection = core.table.get(index)?;
     let peer = connection.peer.as_ref()?;
     core.channels.get(connection.channel).is_mesh().then(|| (connection.channel, peer.rid.clone()))
-}
-
-/// Where the peer says that it takes application lanes.
-fn advertised(connection: &Connection) -> Option<Endpoint> {
-    Admission::parse(&connection.admission).ok()?.endpoint()?.parse().ok()
 }
 
 /// What a node serves, as its admission says.

@@ -3,6 +3,7 @@
 
 pub(crate) mod agenda;
 pub(crate) mod client_server;
+pub(crate) mod dialling;
 pub(crate) mod fanout;
 mod filters;
 pub(crate) mod intents;
@@ -15,6 +16,8 @@ pub(crate) mod register;
 pub(crate) mod roster;
 pub(crate) mod selection;
 pub(crate) mod service;
+mod succession;
+pub(crate) mod sweep;
 pub(crate) mod table;
 pub(crate) mod witness;
 

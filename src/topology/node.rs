@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::intents::{self, Wish, bound_identity};
+use super::intents::{self, Wish};
 use super::roster::{NodeDescriptor, Roster, Serves};
 use super::table::{Behind, Carries, Expects, IntentPhase, LaneEntry, Listener};
 use super::{Channel, ChannelEnd, Core, Listening, Mesh, mesh};
@@ -213,7 +213,7 @@ fn listen(core: &mut Core, bind: &[BindEndpoint; 2], number: u32) -> Result<List
     let mut bound = Vec::new();
     for (leg, endpoint) in [Lane::Application, Lane::Completion].into_iter().zip(bind) {
         let lane = core.table.lanes.vacant_key() as u32;
-        let kind = Listen::Router { identity: bound_identity(leg) };
+        let kind = Listen::Router { identity: leg.bound_identity() };
         match core.io.listen(kind, endpoint, lane, 0) {
             Ok((id, at)) => {
                 let key = core.rotation.add_shared(lane);

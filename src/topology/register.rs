@@ -1,6 +1,6 @@
 //! Registration: what a host says it serves or wants, checked whole before anything is changed.
 
-use super::intents::{self, bound_identity};
+use super::intents;
 use super::selection::Members;
 use super::table::{Behind, Carries, Expects, LaneEntry, Listener};
 use super::{Channel, ChannelEnd, Core};
@@ -155,7 +155,7 @@ pub(crate) fn serve(core: &mut Core, server: Server) -> Result<BindEndpoint, Reg
     }
     let topology = core.channels.client_server(&channel)?;
     let lane = core.table.lanes.vacant_key() as u32;
-    let kind = Listen::Router { identity: bound_identity(Lane::Application) };
+    let kind = Listen::Router { identity: Lane::Application.bound_identity() };
     let (id, bound) = core
         .io
         .listen(kind, &bind, lane, node.bytes_max)

@@ -50,7 +50,7 @@ struct Known {
 
 /// Where a call can go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum Destination {
     /// By this connection.
     Connection(u32),
     /// To somebody who is known and not ready.
@@ -145,11 +145,11 @@ impl Roster {
     }
 
     /// The ready connection to a node, whatever it serves.
-    pub(crate) fn route_to_node(&self, rid: &Rid) -> Route {
+    pub(crate) fn route_to_node(&self, rid: &Rid) -> Destination {
         match self.known(rid.as_bytes()) {
-            Some(Known { connection: Some(connection), .. }) => Route::Connection(*connection),
-            Some(_) => Route::Unavailable,
-            None => Route::NotFound,
+            Some(Known { connection: Some(connection), .. }) => Destination::Connection(*connection),
+            Some(_) => Destination::Unavailable,
+            None => Destination::NotFound,
         }
     }
 
@@ -158,14 +158,16 @@ impl Roster {
         &mut self,
         channel: &ChannelName,
         mut fitness: impl FnMut(u32) -> Fitness,
-    ) -> Route {
+    ) -> Destination {
         let Self { nodes, members, .. } = self;
-        let Some(members) = members.get_mut(channel) else { return Route::NotFound };
+        let Some(members) = members.get_mut(channel) else { return Destination::NotFound };
         let connection = |number: u32| nodes.get(number as usize).and_then(|known| known.connection);
         match members.pick(|number| connection(number).map_or(Fitness::NotReady, &mut fitness)) {
-            Selection::Member(number) => connection(number).map_or(Route::Unavailable, Route::Connection),
-            Selection::Unavailable => Route::Unavailable,
-            Selection::NotFound => Route::NotFound,
+            Selection::Member(number) => {
+                connection(number).map_or(Destination::Unavailable, Destination::Connection)
+            }
+            Selection::Unavailable => Destination::Unavailable,
+            Selection::NotFound => Destination::NotFound,
         }
     }
 

@@ -1,14 +1,14 @@
 //! Service records: what each means on a connection in each phase, as far as ClientServer and RouteMesh share it (000 §3,
 //! WIRE.md). What only one of the two knows stands in its own room.
 
-use super::{Core, client_server, life, mesh, witness};
+use super::{Core, client_server, life, mesh, succession, witness};
 use crate::io::Inbound;
-use crate::link::connection::{Connection, ConnectionId, Failure, LostReason, Phase, Side};
+use crate::link::connection::{Connection, Failure, LostReason, Phase, Side};
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
 use crate::wire::{
     Admission, AdmissionChange, Allowed, Correlation, ErrorKind, HostState, Lane, Name, Outcome, Record,
-    RejectReason, RevisionOrder, Sender, Topology,
+    RejectReason, Sender, Topology,
 };
 
 /// What a record asks of the turn.
@@ -134,6 +134,7 @@ fn opening<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a> {
     match record {
         Record::LivenessProbe(_) if phase == Some(Phase::Admitted) => {
             life::make_ready(core, index);
+            mesh::became_ready(core, index);
             established(core, index, record)
         }
         Record::Update(admission) if admission.state() == HostState::Stopped => {
@@ -179,91 +180,14 @@ fn newcomer<'a>(core: &mut Core, index: u32, record: &Record<'_>) -> Taken<'a> {
         Ok(existing) => {
             life::identify(core, index, hello);
             match existing {
-                Some(existing) => hold(core, index, existing),
+                Some(existing) => succession::hold(core, index, existing),
                 None if mesh::make_way(core, index) => core.owe_greeting(index),
                 None => {}
             }
         }
-        Err(reason) => turn_down(core, index, reason),
+        Err(reason) => life::turn_down(core, index, reason),
     }
     Ok(Step::Done)
-}
-
-/// Refuses a hello, and keeps an eye on the connection until it is physically gone.
-pub(super) fn turn_down(core: &mut Core, index: u32, reason: RejectReason) {
-    life::refuse(core, index, reason);
-    claim_descriptor(core, index);
-}
-
-/// Whether a hello may follow the connection that speaks for the same peer now.
-pub(super) fn judge_successor(core: &Core, existing: u32, hello: &Admission<'_>) -> Result<(), RejectReason> {
-    let Some(Ok(earlier)) = core.table.get(existing).map(|existing| Admission::parse(&existing.admission))
-    else {
-        return Ok(());
-    };
-    if earlier.security() != hello.security() {
-        return Err(RejectReason::SecurityIdentityMismatch);
-    }
-    if earlier.generation() == hello.generation() {
-        match hello.revision_order(&earlier) {
-            RevisionOrder::Older => return Err(RejectReason::DescriptorRevisionStale),
-            RevisionOrder::Conflicting => return Err(RejectReason::InvalidDescriptor),
-            RevisionOrder::Same | RevisionOrder::Newer => {}
-        }
-    }
-    Ok(())
-}
-
-/// Lets a hello wait for the end of the connection that speaks for the same peer, which is asked at once.
-fn hold(core: &mut Core, index: u32, existing: u32) {
-    let Some(newer) = core.table.get_mut(index) else { return };
-    newer.phase = Phase::Held;
-    let id = newer.id;
-    if let Side::Accepted { descriptor: Some(number), .. } = newer.side {
-        let lane = newer.lane;
-        if core.table.listener(lane).is_some_and(|listener| listener.at_descriptor(number).is_none()) {
-            core.table.bind_descriptor(index, Some(number));
-        }
-    }
-    let Some(connection) = core.table.get_mut(existing) else { return };
-    let overtaken = connection.successor.replace(id);
-    refuse_held(core, overtaken);
-    ask_again(core, existing);
-}
-
-/// Asks a connection at once, outside the grid, because another one claims to speak for its peer.
-pub(super) fn ask_again(core: &mut Core, index: u32) {
-    let check = core.table.get(index).and_then(|connection| connection.check);
-    if let Some(id) = check.and_then(|key| core.liveness.prompt(key)) {
-        core.prompt(index, id);
-    }
-}
-
-/// Lets a held hello wait until the lanes of an intent, which led to the same peer, are physically closed.
-pub(super) fn inherit(core: &mut Core, intent: u32, held: ConnectionId) {
-    let overtaken = core.table.intents[intent as usize].heir.replace(held);
-    refuse_held(core, overtaken);
-}
-
-/// A held hello is not wanted: the peer's older connection lives, or a newer one came.
-fn refuse_held(core: &mut Core, held: Option<ConnectionId>) {
-    let Some(held) = held.and_then(|held| core.table.find(held)) else { return };
-    if held.phase == Phase::Held {
-        let index = held.id.index;
-        life::refuse(core, index, RejectReason::DuplicateConnection);
-    }
-}
-
-/// Ties a refused connection to its descriptor, so that its end is noticed.
-fn claim_descriptor(core: &mut Core, index: u32) {
-    let Some(connection) = core.table.get(index) else { return };
-    let Side::Accepted { descriptor, .. } = connection.side else { return };
-    if connection.severed {
-        return;
-    }
-    if let Some(loser) = core.table.bind_descriptor(index, descriptor) {
-        life::sever(core, loser);
-    }
 }
 
 /// The answer to our hello.
@@ -291,7 +215,7 @@ fn answered(core: &mut Core, index: u32, id: u64) {
     let Some(key) = connection.check else { return };
     if core.liveness.answer(key, id, &moment) {
         let held = connection.successor.take();
-        refuse_held(core, held);
+        succession::refuse_held(core, held);
     }
 }
 
@@ -338,7 +262,7 @@ fn broken(core: &mut Core, index: u32, told: Option<RejectReason>) {
         life::reject(core, index, reason);
     }
     life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
-    claim_descriptor(core, index);
+    life::claim_descriptor(core, index);
 }
 
 /// Which of the two topologies with service records a connection belongs to.

@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::liveness::{Due, Look, Verdict};
 use crate::rotation::Looked;
-use crate::topology::{Core, News, Unanswered, fanout, intents, life};
+use crate::topology::{Core, News, Unanswered, dialling, fanout, life, sweep};
 
 /// How many requests, and how many handshakes, one turn lets run out of time.
 const TIME_OUTS_PER_TURN_MAX: usize = 256;
@@ -58,14 +58,14 @@ pub(super) fn time_outs(core: &mut Core, moment: &Moment) {
     }
     for _ in 0..TIME_OUTS_PER_TURN_MAX {
         let Some(id) = core.agenda.next_handshake(moment) else { break };
-        life::handshake_over(core, id);
+        sweep::handshake_over(core, id);
     }
     for _ in 0..TIME_OUTS_PER_TURN_MAX {
         let Some(id) = core.agenda.next_reminder(moment.now) else { break };
-        life::remind(core, id);
+        sweep::remind(core, id);
     }
     for _ in 0..DIALS_PER_TURN_MAX {
         let Some(intent) = core.agenda.next_retry(moment.now) else { break };
-        intents::retry(core, intent);
+        dialling::retry(core, intent);
     }
 }

@@ -11,7 +11,7 @@ use crate::host::{Completion, Event, Host, Outbox};
 use crate::link::connection::Connection;
 use crate::liveness::{Verdict, Why};
 use crate::rotation;
-use crate::topology::life::{self, READ_OUT_PAUSE};
+use crate::topology::sweep::{self, READ_OUT_PAUSE};
 use crate::topology::{Core, News, witness};
 use receive::Records;
 
@@ -99,7 +99,7 @@ pub(crate) fn run<H: Host>(core: &mut Core, buffers: &mut Buffers, now: ClockTim
     due::time_outs(core, &moment);
     tell(core, host);
 
-    life::sweep(core);
+    sweep::sweep(core);
     tell(core, host);
     if cfg!(debug_assertions) {
         core.table.verify();
@@ -175,7 +175,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
         work_left.then_some((moment.now, DueReason::WorkLeft)),
         liveness,
         handshake.map(|at| (at, DueReason::Watch)),
-        life::is_reading_out(core).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),
+        sweep::is_reading_out(core).then(|| (moment.now.plus(READ_OUT_PAUSE), DueReason::ReadOut)),
         core.requests.earliest().map(|at| (at, DueReason::TimeOut)),
         core.agenda.retry_at().map(|at| (at, DueReason::Retry)),
     ]

@@ -5,7 +5,7 @@ use crate::io::Inbound;
 use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
 use crate::topology::service::{self, Step};
 use crate::topology::table::{Behind, Carries};
-use crate::topology::{Core, Pressure, fanout, life};
+use crate::topology::{Core, Pressure, fanout, life, sweep};
 use crate::wire::{Lane, Name, Outcome, Record};
 
 /// How many emptied records are kept to be read into again; 4 MiB, if each had 256 frames, and what they still carry.
@@ -48,7 +48,7 @@ pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H)
     }
     let own = serve_own(core, host);
     if !core.rotation.work_left() {
-        life::finish_reading_out(core);
+        sweep::finish_reading_out(core);
         return own;
     }
     // Caps run on the true clock even where a host gives the turn its time: they bound what handling really takes.
@@ -56,7 +56,7 @@ pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H)
     while let Some(service) = core.rotation.next_lane() {
         serve(core, service, records, host);
     }
-    life::finish_reading_out(core);
+    sweep::finish_reading_out(core);
     let report = core.rotation.report();
     rotation::Report { records: own.records + report.records, bytes: own.bytes + report.bytes, ..report }
 }

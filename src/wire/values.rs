@@ -70,6 +70,16 @@ numbered! {
     }
 }
 
+impl Lane {
+    /// The ZeroMQ identity that a bound ROUTER of this lane sets, so that a dialling ROUTER can address it (WIRE.md).
+    pub(crate) const fn bound_identity(self) -> u8 {
+        match self {
+            Self::Application => b'A',
+            Self::Completion => b'C',
+        }
+    }
+}
+
 numbered! {
     /// A mesh node's object role. On the wire a ClientServer peer says by it which end it is, and is never `None`.
     pub Role {

@@ -151,7 +151,11 @@ fn channel() -> ChannelName {
 
 fn subscribe(engine: &mut Engine, publishers: &[Flooder]) {
     let all = publishers.iter().map(|publisher| publisher.endpoint.parse().unwrap());
-    engine.subscribe(all.fold(Subscriber::new(channel()).filter(b""), Subscriber::publisher)).unwrap();
+    engine
+        .subscribe(
+            all.fold(Subscriber::new(ChannelName::new("floods").unwrap()).filter(b""), Subscriber::publisher),
+        )
+        .unwrap();
 }
 
 /// Turns until so many peers are ready.
