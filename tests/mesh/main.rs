@@ -4,4 +4,6 @@
 mod support;
 
 mod calls;
+mod dialling;
 mod pairs;
+mod scene;
