@@ -159,8 +159,13 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
                 life::give_up(core, other, LostReason::Replaced);
             }
             Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
+<<<<<<< HEAD
                 succession::ask_again(core, other);
                 return life::end(core, index, End::Unadmitted);
+=======
+                service::ask_again(core, other);
+                return intents::cover(core, index, other);
+>>>>>>> mpairs
             }
             _ => {}
         }
