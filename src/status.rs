@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub sources: Vec<SourceStatus>,
     /// Accepted connections that have ended here while their transport still stands.
     pub fenced_open: usize,
-    /// Accepted connections that have not been admitted yet.
+    /// Accepted connections that have not been admitted yet, those included that are admitted on one lane of two.
     pub unadmitted: usize,
     /// Requests of this host that wait for their replies.
     pub requests: usize,
@@ -172,8 +172,8 @@ pub struct SourceStatus {
 
 impl Snapshot {
     pub(crate) fn of(core: &Core) -> Self {
-        let count = |wanted: fn(&Phase) -> bool| {
-            core.table.iter().filter(|(_, connection)| wanted(&connection.phase)).count()
+        let count = |wanted: fn(&Connection) -> bool| {
+            core.table.iter().filter(|(_, connection)| wanted(connection)).count()
         };
         let intents = core.table.intents.iter().filter(|intent| intent.phase != IntentPhase::Retired);
         let servers = core.channels.list.iter().filter_map(|channel| match &channel.end {
@@ -200,8 +200,8 @@ impl Snapshot {
             meshes: core.channels.list.iter().filter_map(mesh_status).collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
             sources: core.table.iter().filter_map(|(_, each)| source_status(core, each)).collect(),
-            fenced_open: count(|phase| *phase == Phase::Fenced),
-            unadmitted: count(|phase| matches!(phase, Phase::New | Phase::Held)),
+            fenced_open: count(|connection| connection.phase == Phase::Fenced),
+            unadmitted: count(is_unadmitted),
             requests: core.requests.len(),
             replies: core.replies.len(),
             contexts: core.io.contexts(),
@@ -274,6 +274,11 @@ fn source_status(core: &Core, connection: &Connection) -> Option<SourceStatus> {
         last_received: last_received(core, connection),
         capped: capped(core.rotation.counters(connection.share).unwrap_or_default()),
     })
+}
+
+fn is_unadmitted(connection: &Connection) -> bool {
+    let is_accepted = connection.route().is_some();
+    is_accepted && matches!(connection.phase, Phase::New | Phase::Held | Phase::Joining)
 }
 
 fn state_of(connection: &Connection) -> Option<RouteState> {
