@@ -108,7 +108,7 @@ fn established<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a
         },
         Record::LivenessProbe(id) => core.owe_ack(index, id),
         Record::LivenessAck(id) => answered(core, index, id.get()),
-        Record::Update(ref admission) => return updated(core, owner, admission),
+        Record::Update(ref admission) => return updated(core, index, admission),
         Record::Reject(reason) => {
             let failure = Failure::Refused(reason);
             life::end_as(core, index, LostReason::Rejected(reason), failure);
@@ -295,8 +295,13 @@ fn answered(core: &mut Core, index: u32, id: u64) {
     }
 }
 
-/// The peer's state, weights or extensions changed.
+/// The peer's state, weights or extensions changed. A pair has them on its application lane, whichever lane says so; the
+/// admission names the lane it comes by.
 fn updated<'a>(core: &mut Core, index: u32, admission: &Admission<'_>) -> Taken<'a> {
+    if core.table.get(index).is_some_and(|connection| connection.leg != admission.lane()) {
+        return Err(Violation);
+    }
+    let index = core.table.head_of(index);
     let Some(connection) = core.table.get_mut(index) else { return Ok(Step::Done) };
     let change = Admission::parse(&connection.admission).map(|earlier| admission.updates(&earlier));
     match change {
