@@ -3,5 +3,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bad_admissions;
 mod calls;
 mod pairs;

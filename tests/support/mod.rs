@@ -4,6 +4,7 @@
 
 pub mod mesh;
 pub mod raw;
+pub mod raw_mesh;
 
 use std::time::{Duration, Instant};
 

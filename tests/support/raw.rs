@@ -425,8 +425,8 @@ impl Raw {
     }
 }
 
-const ACCEPTED: u16 = zmq::SocketEvent::ACCEPTED as u16;
-const DISCONNECTED: u16 = zmq::SocketEvent::DISCONNECTED as u16;
+pub(super) const ACCEPTED: u16 = zmq::SocketEvent::ACCEPTED as u16;
+pub(super) const DISCONNECTED: u16 = zmq::SocketEvent::DISCONNECTED as u16;
 
 /// A socket of its own context, and the reader of its monitor.
 fn open(kind: zmq::SocketType) -> (zmq::Socket, zmq::Socket) {
@@ -445,7 +445,7 @@ fn open(kind: zmq::SocketType) -> (zmq::Socket, zmq::Socket) {
     (socket, monitor)
 }
 
-fn receive(socket: &zmq::Socket) -> Option<Vec<Vec<u8>>> {
+pub(super) fn receive(socket: &zmq::Socket) -> Option<Vec<Vec<u8>>> {
     let mut frame = zmq::Message::new();
     let mut frames = Vec::new();
     while socket.recv(&mut frame, zmq::DONTWAIT).is_ok() {
