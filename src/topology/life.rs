@@ -222,9 +222,11 @@ pub(super) fn give_up(core: &mut Core, index: u32, reason: LostReason) {
 /// How a connection ends that this side gives up. One that is read out has its reason already, and of one that never was
 /// admitted the host hears nothing.
 fn given_up(connection: &Connection, reason: LostReason) -> End {
-    match connection.phase {
-        Phase::Admitted | Phase::Ready => End::Lost(reason),
-        Phase::ReadingOut(reason) => End::Lost(reason),
+    match (&connection.side, connection.phase) {
+        // The host was never told of itself as a peer.
+        (Side::Own, _) => End::Unadmitted,
+        (_, Phase::Admitted | Phase::Ready) => End::Lost(reason),
+        (_, Phase::ReadingOut(reason)) => End::Lost(reason),
         _ => End::Unadmitted,
     }
 }
