@@ -293,8 +293,8 @@ pub(crate) fn route_to_channel(core: &mut Core, mesh: &MeshName, channel: &Chann
 
 /// The way to one node of a mesh; none if this engine has no node of that mesh.
 pub(crate) fn route_to_node(core: &Core, mesh: &MeshName, rid: &Rid) -> Option<Route> {
-    let index = core.channels.mesh(mesh)?;
-    Some(core.channels.node(index)?.roster.route_to_node(rid))
+    let roster = &core.channels.node(core.channels.mesh(mesh)?)?.roster;
+    Some(roster.route_to_node(rid, |connection| core.table.get(connection).is_some_and(Connection::is_ready)))
 }
 
 /// What this node serves has other weights; it is a member of its own channels.

@@ -144,11 +144,12 @@ impl Roster {
         }
     }
 
-    /// The ready connection to a node, whatever it serves.
-    pub(crate) fn route_to_node(&self, rid: &Rid) -> Route {
+    /// The way to a node, whatever it serves. `is_ready` speaks for a connection, which may have ended by now.
+    pub(crate) fn route_to_node(&self, rid: &Rid, is_ready: impl FnOnce(u32) -> bool) -> Route {
         match self.known(rid.as_bytes()) {
-            Some(Known { connection: Some(connection), .. }) => Route::Connection(*connection),
-            Some(_) => Route::Unavailable,
+            Some(known) => {
+                known.connection.filter(|it| is_ready(*it)).map_or(Route::Unavailable, Route::Connection)
+            }
             None => Route::NotFound,
         }
     }
