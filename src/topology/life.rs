@@ -10,7 +10,7 @@ use super::table::{Behind, Carries, IntentPhase};
 use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, mesh, service};
 use crate::io::{Inbound, Linger, SendError};
 use crate::link::connection::{Connection, ConnectionId, End, Failure, LostReason, Peer, Phase, Route, Side};
-use crate::liveness::Silence;
+use crate::liveness::{PEER_DEADLINE, Silence};
 use crate::name::Rid;
 use crate::rotation::Looked;
 use crate::wire::{Admission, HostState, Lane, Record, RejectReason};
@@ -19,6 +19,8 @@ use crate::wire::{Admission, HostState, Lane, Record, RejectReason};
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a lane is read out whose transport still stands: as long as an orderly close lets its last records take.
 const STANDING_LANE_PAUSE: Duration = Duration::from_millis(200);
+/// How long a peer that said it stops may go on talking before it is ended all the same: as long as silence is borne.
+const STANDING_LANE_PATIENCE: Duration = PEER_DEADLINE;
 /// A fenced connection is told so at most this often, in clock time.
 const REJECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How many strangers are told in one such interval that the table is full; the others find out by their own patience.
@@ -181,11 +183,13 @@ pub(crate) fn sever(core: &mut Core, index: u32) {
 pub(super) fn read_out(core: &mut Core, index: u32, reason: LostReason) {
     withdraw(core, index);
     let now = core.clock.now();
+    let until = core.watch.moment().watched.plus(STANDING_LANE_PATIENCE);
     let partner = core.table.get(index).and_then(|connection| connection.partner);
     for each in [Some(index), partner].into_iter().flatten() {
         let Some(connection) = core.table.get_mut(each) else { continue };
         connection.phase = Phase::ReadingOut(reason);
         connection.read_out_since = Some(now);
+        connection.read_out_until = Some(until);
         core.reading_out.push(each);
     }
 }
@@ -267,7 +271,7 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
     if core.reading_out.is_empty() {
         return;
     }
-    let now = core.clock.now();
+    let (now, watched) = (core.clock.now(), core.watch.moment().watched);
     let mut reading_out = std::mem::take(&mut core.reading_out);
     reading_out.retain(|&index| {
         let Some(connection) = core.table.get_mut(index) else { return false };
@@ -275,6 +279,11 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         let share = connection.share;
         if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
+        }
+        // Nothing bounds what comes by a lane that stands.
+        if !connection.severed && connection.read_out_until.is_some_and(|until| watched >= until) {
+            end(core, index, End::Lost(reason));
+            return false;
         }
         // What this round brought of it has cleared the mark.
         let Some(quiet_since) = connection.quiet_since else {
