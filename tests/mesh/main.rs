@@ -6,3 +6,4 @@ mod support;
 mod bad_admissions;
 mod calls;
 mod pairs;
+mod requests;
