@@ -202,7 +202,8 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     if described_there.is_some_and(|descriptor| descriptor.rid.as_bytes() != admit.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
-    if admit.completion().is_none() {
+    // The pair is ours to draw, and without a completion endpoint there can be none.
+    if admit.pair() != connection.pair || admit.completion().is_none() {
         return Err(RejectReason::InvalidDescriptor);
     }
     Ok(())
