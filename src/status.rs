@@ -197,7 +197,7 @@ impl Snapshot {
             intents: intents.map(|intent| intent_status(core, intent)).collect(),
             servers: servers.collect(),
             publishers: publishers.collect(),
-            meshes: core.channels.list.iter().filter_map(mesh_status).collect(),
+            meshes: core.channels.list.iter().filter_map(|channel| mesh_status(core, channel)).collect(),
             connections: core.table.iter().filter_map(|(_, each)| connection_status(core, each)).collect(),
             sources: core.table.iter().filter_map(|(_, each)| source_status(core, each)).collect(),
             fenced_open: count(|connection| connection.phase == Phase::Fenced),
@@ -237,14 +237,14 @@ fn intent_status(core: &Core, intent: &Intent) -> IntentStatus {
     }
 }
 
-fn mesh_status(channel: &Channel) -> Option<MeshStatus> {
+fn mesh_status(core: &Core, channel: &Channel) -> Option<MeshStatus> {
     let (TopologyName::RouteMesh(mesh), ChannelEnd::Mesh(node)) = (&channel.name, &channel.end) else {
         return None;
     };
     let nodes = node.roster.iter().filter(|(_, connection, _)| *connection != Some(node.own)).map(
         |(rid, connection, descriptor)| NodeStatus {
             rid: rid.clone(),
-            is_ready: connection.is_some(),
+            is_ready: connection.and_then(|it| core.table.get(it)).is_some_and(Connection::is_ready),
             dialler: descriptor.map(|descriptor| dialler(channel, descriptor)),
         },
     );

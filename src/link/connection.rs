@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::clock::ClockTime;
+use crate::clock::{ClockTime, WatchTime};
 use crate::link::publisher::Source;
 use crate::liveness::{CheckKey, Silence};
 use crate::name::{Endpoint, Generation, Rid, TopologyName};
@@ -240,6 +240,8 @@ pub(crate) struct Connection {
     pub(crate) quiet_since: Option<ClockTime>,
     /// Since when it is read out, by the true clock.
     pub(crate) read_out_since: Option<ClockTime>,
+    /// How long it may be read out while its transport still stands.
+    pub(crate) read_out_until: Option<WatchTime>,
     /// For diagnostics only: it extends no deadline (000 §2).
     pub(crate) last_received: Option<ClockTime>,
     pub(crate) rejected: Option<ClockTime>,
@@ -276,6 +278,7 @@ impl Connection {
             severed: false,
             quiet_since: None,
             read_out_since: None,
+            read_out_until: None,
             last_received: None,
             rejected: None,
         }

@@ -11,10 +11,12 @@ use super::table::Carries;
 use super::{Core, News};
 use crate::io::{Inbound, SendError};
 use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase, Route, Side};
-use crate::liveness::Silence;
+use crate::liveness::{PEER_DEADLINE, Silence};
 use crate::name::Rid;
 use crate::wire::{Admission, HostState, Lane, Record, RejectReason};
 
+/// How long a peer that said it stops may go on talking before it is ended all the same: as long as silence is borne.
+const STANDING_LANE_PATIENCE: Duration = PEER_DEADLINE;
 /// A fenced connection is told so at most this often, in clock time.
 pub(super) const REJECT_INTERVAL: Duration = Duration::from_secs(1);
 /// How many strangers are told in one such interval that the table is full; the others find out by their own patience.
@@ -189,11 +191,13 @@ pub(crate) fn sever(core: &mut Core, index: u32) {
 pub(super) fn read_out(core: &mut Core, index: u32, reason: LostReason) {
     withdraw(core, index);
     let now = core.clock.now();
+    let until = core.watch.moment().watched.plus(STANDING_LANE_PATIENCE);
     let partner = core.table.get(index).and_then(|connection| connection.partner);
     for each in [Some(index), partner].into_iter().flatten() {
         let Some(connection) = core.table.get_mut(each) else { continue };
         connection.phase = Phase::ReadingOut(reason);
         connection.read_out_since = Some(now);
+        connection.read_out_until = Some(until);
         core.reading_out.push(each);
     }
 }

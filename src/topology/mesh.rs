@@ -159,13 +159,8 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
                 life::give_up(core, other, LostReason::Replaced);
             }
             Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
-<<<<<<< HEAD
                 succession::ask_again(core, other);
-                return life::end(core, index, End::Unadmitted);
-=======
-                service::ask_again(core, other);
                 return intents::cover(core, index, other);
->>>>>>> mpairs
             }
             _ => {}
         }
@@ -194,7 +189,8 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     if described_there.is_some_and(|descriptor| descriptor.rid.as_bytes() != admit.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
-    if admit.completion().is_none() {
+    // The pair is ours to draw, and without a completion endpoint there can be none.
+    if admit.pair() != connection.pair || admit.completion().is_none() {
         return Err(RejectReason::InvalidDescriptor);
     }
     Ok(())
@@ -262,8 +258,8 @@ pub(crate) fn route_to_channel(
 
 /// The way to one node of a mesh; none if this engine has no node of that mesh.
 pub(crate) fn route_to_node(core: &Core, mesh: &MeshName, rid: &Rid) -> Option<Destination> {
-    let index = core.channels.mesh(mesh)?;
-    Some(core.channels.node(index)?.roster.route_to_node(rid))
+    let roster = &core.channels.node(core.channels.mesh(mesh)?)?.roster;
+    Some(roster.route_to_node(rid, |connection| core.table.get(connection).is_some_and(Connection::is_ready)))
 }
 
 /// What this node serves has other weights; it is a member of its own channels.

@@ -144,12 +144,12 @@ impl Roster {
         }
     }
 
-    /// The ready connection to a node, whatever it serves.
-    pub(crate) fn route_to_node(&self, rid: &Rid) -> Destination {
-        match self.known(rid.as_bytes()) {
-            Some(Known { connection: Some(connection), .. }) => Destination::Connection(*connection),
-            Some(_) => Destination::Unavailable,
-            None => Destination::NotFound,
+    /// The way to a node, whatever it serves. `is_ready` speaks for a connection, which may have ended by now.
+    pub(crate) fn route_to_node(&self, rid: &Rid, is_ready: impl FnOnce(u32) -> bool) -> Destination {
+        let Some(known) = self.known(rid.as_bytes()) else { return Destination::NotFound };
+        match known.connection.filter(|connection| is_ready(*connection)) {
+            Some(connection) => Destination::Connection(connection),
+            None => Destination::Unavailable,
         }
     }
 

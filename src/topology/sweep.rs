@@ -22,7 +22,7 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
     if core.reading_out.is_empty() {
         return;
     }
-    let now = core.clock.now();
+    let (now, watched) = (core.clock.now(), core.watch.moment().watched);
     let mut reading_out = std::mem::take(&mut core.reading_out);
     reading_out.retain(|&index| {
         let Some(connection) = core.table.get_mut(index) else { return false };
@@ -30,6 +30,11 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         let share = connection.share;
         if core.rotation.is_held_back(share) || core.rotation.looked_at_peer(share) == Looked::No {
             return true;
+        }
+        // Nothing bounds what comes by a lane that stands.
+        if !connection.severed && connection.read_out_until.is_some_and(|until| watched >= until) {
+            life::end(core, index, End::Lost(reason));
+            return false;
         }
         // What this round brought of it has cleared the mark.
         let Some(quiet_since) = connection.quiet_since else {

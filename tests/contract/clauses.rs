@@ -29,10 +29,10 @@ impl Chapter {
     /// The modules that its tests stand in.
     const fn modules(self) -> &'static [&'static str] {
         match self {
-            Bidirectional => &["bidirectional"],
+            Bidirectional => &["bidirectional", "mesh"],
             Fanout => &["fairness", "fanout", "publishing", "subscribing"],
-            Isolation => &["fanout", "isolation", "subscribing"],
-            Reconnect => &["reconnect", "termination"],
+            Isolation => &["fanout", "isolation", "mesh", "subscribing"],
+            Reconnect => &["mesh_reconnect", "mesh_termination", "reconnect", "termination"],
         }
     }
 }
@@ -53,8 +53,7 @@ enum Shown {
 /// One clause: its chapter, the line below the heading, what it says, what becomes of it.
 type Clause = (Chapter, u8, &'static str, Shown);
 
-const MESH: Shown = Waits("RouteMesh is not built yet");
-const DESCRIPTORS: Shown = Waits("descriptors come with RouteMesh, the resolver after it");
+const RESOLVER: Shown = Waits("there is no resolver yet");
 const STORE: Shown = Exempt("the Store is the host's: the engine polls none");
 const RUNTIMES: Shown = Exempt("other language runtimes are not built here");
 
@@ -73,13 +72,21 @@ const CLAUSES: &[Clause] = &[
         By("only_the_pending_id_is_sent_again_before_an_ack"),
     ),
     (Bidirectional, 1, "fixed times that nobody can set (000 §2)", By("no_setting_moves_the_fixed_times")),
-    (Bidirectional, 1, "likewise on RouteMesh", MESH),
+    (Bidirectional, 1, "likewise on RouteMesh", By("a_pair_is_asked_every_5_s_without_any_traffic")),
+    (
+        Bidirectional,
+        1,
+        "one pending id on RouteMesh",
+        By("only_the_pending_id_of_a_pair_is_sent_again_before_an_ack"),
+    ),
     (Bidirectional, 2, "the first matching ACK refreshes", By("the_first_matching_ack_moves_the_deadline")),
     (Bidirectional, 2, "a duplicate does not", By("a_duplicate_ack_changes_nothing")),
     (Bidirectional, 2, "a previous id does not", By("an_ack_with_a_previous_id_changes_nothing")),
     (Bidirectional, 2, "another connection's does not", By("an_ack_from_another_connection_changes_nothing")),
     (Bidirectional, 2, "an id never sent does not", By("an_ack_with_an_id_never_sent_changes_nothing")),
-    (Bidirectional, 2, "likewise on RouteMesh", MESH),
+    (Bidirectional, 2, "likewise on RouteMesh", By("the_first_matching_ack_moves_a_pairs_deadline")),
+    (Bidirectional, 2, "no other on RouteMesh", By("no_other_ack_moves_a_pairs_deadline")),
+    (Bidirectional, 2, "nor another pair's", By("an_ack_from_another_pair_changes_nothing")),
     (
         Bidirectional,
         3,
@@ -96,6 +103,28 @@ const CLAUSES: &[Clause] = &[
         By("the_snapshot_tells_the_ends_apart"),
     ),
     (Bidirectional, 3, "calls end without a ready peer", By("a_call_without_a_ready_peer_ends_at_once")),
+    (Bidirectional, 3, "half-open on RouteMesh", By("a_half_open_pair_is_lost_at_exactly_15_s")),
+    (
+        Bidirectional,
+        3,
+        "and closed on both lanes (000 §3)",
+        By("a_half_open_pair_is_closed_on_both_lanes_when_it_is_lost"),
+    ),
+    (Bidirectional, 3, "an orderly close of a pair", By("an_orderly_close_of_a_pair_takes_effect_at_once")),
+    (
+        Bidirectional,
+        3,
+        "what came before it is delivered (000 §6)",
+        By("what_a_node_sent_before_its_stop_is_delivered_first"),
+    ),
+    (Bidirectional, 3, "the loss of either lane", By("the_loss_of_either_lane_ends_the_pair_at_once")),
+    (Bidirectional, 3, "each by its own reason (000 §9)", By("the_snapshot_tells_the_ends_of_a_pair_apart")),
+    (
+        Bidirectional,
+        3,
+        "calls to a node end without it",
+        By("a_call_to_a_node_that_is_not_ready_ends_at_once"),
+    ),
     (Bidirectional, 4, "probes and ACKs reach no handler", By("probes_and_acks_reach_no_handler")),
     (
         Bidirectional,
@@ -109,9 +138,33 @@ const CLAUSES: &[Clause] = &[
         "nor do other service records",
         By("other_service_records_do_not_extend_the_deadline"),
     ),
+    (Bidirectional, 4, "none of a mesh's either", By("probes_and_acks_of_a_mesh_reach_no_handler")),
+    (
+        Bidirectional,
+        4,
+        "nothing else extends a pair's deadline",
+        By("nothing_but_an_ack_extends_the_deadline_of_a_pair"),
+    ),
     (Bidirectional, 5, "one DEALER-ROUTER lane", By("one_physical_connection_carries_everything")),
     (Bidirectional, 5, "probes are its records", By("probes_and_acks_are_application_records_of_that_lane")),
-    (Bidirectional, 5, "two ROUTER-ROUTER lanes on RouteMesh", MESH),
+    (
+        Bidirectional,
+        5,
+        "two ROUTER-ROUTER lanes on RouteMesh",
+        By("a_pair_is_two_physical_lanes_of_which_each_carries_its_own"),
+    ),
+    (
+        Bidirectional,
+        5,
+        "probes are the application lane's records",
+        By("probes_and_acks_of_a_mesh_are_records_of_its_application_lane"),
+    ),
+    (
+        Bidirectional,
+        5,
+        "and not the completion lane's",
+        By("a_probe_or_ack_by_the_completion_lane_is_a_protocol_error"),
+    ),
     (Fanout, 1, "whose end is no other's", By("each_publisher_has_a_socket_of_its_own")),
     (Fanout, 1, "ready with a first record, not before", By("a_publisher_is_ready_with_its_first_record")),
     (Fanout, 1, "a dedicated SUB socket per publisher", By("each_publisher_has_a_sub_socket_of_its_own")),
@@ -237,9 +290,21 @@ const CLAUSES: &[Clause] = &[
         "calls end as NotFound or Unavailable (000 §5)",
         By("without_a_ready_peer_a_call_says_which_kind_of_nobody_there_is"),
     ),
+    (
+        Isolation,
+        1,
+        "a node's failure spares others",
+        By("one_nodes_failure_leaves_the_other_pairs_and_the_host_alone"),
+    ),
+    (
+        Isolation,
+        1,
+        "calls of a mesh likewise (000 §5)",
+        By("a_channel_call_of_a_mesh_says_which_kind_of_nobody_there_is"),
+    ),
     (Isolation, 2, "checking goes on while polling the Store fails", STORE),
-    (Isolation, 2, "a ready transport renews no lease", DESCRIPTORS),
-    (Isolation, 3, "liveness releases no authority", DESCRIPTORS),
+    (Isolation, 2, "a ready transport renews no lease", RESOLVER),
+    (Isolation, 3, "liveness releases no authority", RESOLVER),
     (Reconnect, 1, "the handshake is redone", By("a_reconnect_redoes_the_handshake_on_a_new_connection")),
     (Reconnect, 1, "identity is verified anew", By("a_reconnect_redoes_the_verification_of_identity")),
     (Reconnect, 1, "by a server too", By("a_server_verifies_a_client_that_comes_back")),
@@ -260,12 +325,61 @@ const CLAUSES: &[Clause] = &[
         By("a_newer_connection_waits_for_the_end_of_the_older_one"),
     ),
     (Reconnect, 1, "and yields to an older one that lives", By("an_older_connection_that_answers_stays")),
+    (
+        Reconnect,
+        1,
+        "both handshakes of a pair are redone",
+        By("a_lost_pair_redoes_both_handshakes_on_new_lanes"),
+    ),
+    (
+        Reconnect,
+        1,
+        "a node's identity is verified anew",
+        By("a_reconnect_of_a_pair_redoes_the_verification_of_identity"),
+    ),
+    (Reconnect, 1, "by the listener too", By("a_node_that_comes_back_is_verified_by_the_listener")),
+    (Reconnect, 1, "a pair's ready is not reused", By("the_ready_state_of_a_pair_is_not_taken_over")),
+    (Reconnect, 1, "nor its pending probe", By("the_pending_probe_of_a_pair_is_not_taken_over")),
+    (Reconnect, 1, "nor its completions", By("a_pending_request_of_a_pair_is_not_taken_over")),
+    (Reconnect, 1, "nor its reply routes", By("a_reply_token_of_a_pair_is_not_taken_over")),
+    (
+        Reconnect,
+        1,
+        "its late frames change nothing",
+        By("a_pair_that_has_ended_cannot_speak_for_its_successor"),
+    ),
+    (Reconnect, 1, "a newer pair waits (000 §5)", By("a_newer_pair_waits_for_the_end_of_the_older_one")),
+    (Reconnect, 1, "and yields to one that lives", By("an_older_pair_that_answers_stays")),
     (Reconnect, 1, "session bindings", Exempt("STREAM sessions are not built here")),
-    (Reconnect, 2, "discovery leaves out a pair of Object Clients", DESCRIPTORS),
-    (Reconnect, 2, "a manual pair ends as NotRequired, unasked and not retried", MESH),
+    (
+        Reconnect,
+        2,
+        "discovery leaves out a pair of Object Clients",
+        By("descriptors_leave_out_a_pair_of_object_clients"),
+    ),
+    (
+        Reconnect,
+        2,
+        "a manual pair ends as NotRequired, unasked and not retried",
+        By("a_manual_pair_of_object_clients_ends_as_not_required_before_ready"),
+    ),
+    (
+        Reconnect,
+        2,
+        "but for another wish (000 §3)",
+        By("a_pair_that_was_not_required_is_tried_again_for_another_wish"),
+    ),
     (Reconnect, 3, "each request ends once", By("each_request_ends_exactly_once_whatever_races")),
     (Reconnect, 3, "nothing is sent again", By("nothing_is_sent_again_on_the_next_connection")),
     (Reconnect, 3, "to nobody else either", By("nothing_is_sent_again_to_another_server")),
+    (
+        Reconnect,
+        3,
+        "each request on a mesh too",
+        By("each_request_on_a_mesh_ends_exactly_once_whatever_races"),
+    ),
+    (Reconnect, 3, "nothing is sent again by the next pair", By("nothing_is_sent_again_on_the_next_pair")),
+    (Reconnect, 3, "nor to another member", By("nothing_is_sent_again_to_another_member")),
     (Reconnect, 4, "a client leaves no timer", By("a_client_that_stops_leaves_no_timer_behind")),
     (Reconnect, 4, "a server leaves none", By("a_server_that_stops_leaves_no_timer_behind")),
     (Reconnect, 4, "callbacks end first (000 §7)", By("pending_callbacks_end_before_their_connections")),
@@ -275,6 +389,26 @@ const CLAUSES: &[Clause] = &[
         4,
         "accepted work goes on (000 §7)",
         By("a_draining_host_keeps_its_connections_for_accepted_work"),
+    ),
+    (Reconnect, 4, "a node leaves none", By("a_node_that_stops_leaves_no_timer_behind")),
+    (Reconnect, 4, "its peers are told", By("a_node_that_stops_tells_its_peers_and_closes_both_lanes")),
+    (
+        Reconnect,
+        4,
+        "in the opening too",
+        By("a_node_that_stops_before_its_pair_is_complete_says_so_on_the_application_lane"),
+    ),
+    (
+        Reconnect,
+        4,
+        "its callbacks end first (000 §7)",
+        By("pending_callbacks_of_a_node_end_before_its_pairs"),
+    ),
+    (
+        Reconnect,
+        4,
+        "its accepted work goes on (000 §7)",
+        By("a_draining_node_keeps_its_pairs_for_accepted_work"),
     ),
     (Reconnect, 4, "after Relocate", Waits("there is no verb to relocate yet")),
     (Reconnect, 5, "other runtimes show the same", RUNTIMES),

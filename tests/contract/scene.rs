@@ -1,5 +1,5 @@
-//! What the chapters share: one engine with raw peers at the other end, and a diary of what happened at which virtual
-//! time. The host of the scene follows `next_due`, so it is watched in real time.
+//! What the chapters share: one engine with raw peers at the other end, of one lane or of a mesh's two, and a diary of what
+//! happened at which virtual time. The host of the scene follows `next_due`, so it is watched in real time.
 #![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
 use std::time::{Duration, Instant};
@@ -7,12 +7,51 @@ use std::time::{Duration, Instant};
 use wakeful::{Client, LostReason, Owned, RouteState};
 
 use crate::support::raw::{Raw, ack};
+use crate::support::raw_mesh::{APPLICATION, RawNode, host};
 use crate::support::{Node, channel, ms, rid, s};
 
+/// A raw peer, as far as a scene speaks to it by itself.
+pub trait Peer {
+    /// Exchanges a probe: what either end has sent before by the same lane has then arrived.
+    fn sync(&mut self, node: &mut Node);
+    /// Takes the ids of the probes that have been seen.
+    fn probes(&mut self) -> Vec<u64>;
+    /// Sends a record on the lane of the probes.
+    fn say(&self, head: &[u8]);
+}
+
+impl Peer for Raw {
+    fn sync(&mut self, node: &mut Node) {
+        self.sync(node);
+    }
+
+    fn probes(&mut self) -> Vec<u64> {
+        self.probes()
+    }
+
+    fn say(&self, head: &[u8]) {
+        self.send(head, &[]);
+    }
+}
+
+impl Peer for RawNode {
+    fn sync(&mut self, node: &mut Node) {
+        self.sync(node);
+    }
+
+    fn probes(&mut self) -> Vec<u64> {
+        self.probes()
+    }
+
+    fn say(&self, head: &[u8]) {
+        self.send(APPLICATION, head, &[]);
+    }
+}
+
 /// One engine and its raw peers, all ready at the beginning. None of them answers a probe unless it is told to.
-pub struct Scene {
+pub struct Scene<P = Raw> {
     pub node: Node,
-    pub raws: Vec<Raw>,
+    pub raws: Vec<P>,
     /// Each event of the host, and when after the beginning it came.
     pub events: Vec<(Duration, Owned)>,
     /// Each probe that each peer received.
@@ -22,7 +61,7 @@ pub struct Scene {
     began: Instant,
 }
 
-impl Scene {
+impl Scene<Raw> {
     /// The engine listens, and this many raw clients have come.
     pub fn at_server(peers: usize) -> Self {
         let (mut node, endpoint) = Node::server("server");
@@ -48,9 +87,37 @@ impl Scene {
     pub fn at_either_end(peers: usize) -> [Self; 2] {
         [Self::at_server(peers), Self::at_client(peers)]
     }
+}
 
+/// A scene on a mesh: the engine's node is called "node" and serves "work", the raw nodes serve nothing.
+pub type MeshScene = Scene<RawNode>;
+
+impl MeshScene {
+    /// The engine's node listens, and this many raw nodes have dialled it.
+    pub fn listening(peers: usize) -> Self {
+        let (mut node, at) = Node::listens(host("node"));
+        let raws = (0..peers).map(|peer| RawNode::enter(&name(peer), &at, &mut node)).collect();
+        Self::begin(node, raws)
+    }
+
+    /// The engine's node has dialled this many raw nodes.
+    pub fn dialling(peers: usize) -> Self {
+        let mut raws: Vec<RawNode> = (0..peers).map(|peer| RawNode::listening(&name(peer))).collect();
+        let wish = raws.iter().fold(host("node"), |wish, raw| wish.peer(raw.at()));
+        let (mut node, _) = Node::join(wish);
+        raws.iter_mut().for_each(|raw| raw.admit(&mut node));
+        Self::begin(node, raws)
+    }
+
+    /// The same scene with the engine at either end.
+    pub fn either(peers: usize) -> [Self; 2] {
+        [Self::listening(peers), Self::dialling(peers)]
+    }
+}
+
+impl<P: Peer> Scene<P> {
     /// The scene begins as `node` is ready with all of `raws`.
-    pub fn begin(node: Node, raws: Vec<Raw>) -> Self {
+    pub fn begin(node: Node, raws: Vec<P>) -> Self {
         assert_eq!(node.ready_peers(), raws.len());
         let (probes, answers) = (vec![Vec::new(); raws.len()], vec![false; raws.len()]);
         let began = node.now;
@@ -104,7 +171,7 @@ impl Scene {
 
     /// A peer sends this ACK, and the engine takes it in.
     pub fn ack(&mut self, peer: usize, id: u64) {
-        self.raws[peer].send(&ack(id), &[]);
+        self.raws[peer].say(&ack(id));
         self.raws[peer].sync(&mut self.node);
     }
 

@@ -10,21 +10,21 @@ use crate::support::raw::{self, Raw, Seen, channel_request, head, reply};
 use crate::support::{CHANNEL, Node, channel, ms, rid, s, until};
 
 /// A small generator, so that a race can be run again from its seed.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % sides
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[self.roll(of.len() as u64) as usize])
     }
 }
 
 /// How a request ended, as the race counts it.
-fn ending(event: &Owned) -> Option<(RequestId, &'static str)> {
+pub fn ending(event: &Owned) -> Option<(RequestId, &'static str)> {
     match event {
         Owned::Replied { request, .. } => Some((*request, "reply")),
         Owned::Declined { request, .. } => Some((*request, "refusal")),
@@ -135,7 +135,7 @@ fn each_request_ends_exactly_once_whatever_races() {
 
 /// Says that the engine has nothing to do any more, now and for as long as anyone looks.
 #[track_caller]
-fn nothing_remains(node: &mut Node) {
+pub fn nothing_remains(node: &mut Node) {
     assert_eq!(node.engine.next_due(), None);
     node.events();
     for _ in 0..120 {

@@ -5,17 +5,19 @@
 
 use std::time::Instant;
 
-use wakeful::{Endpoint, LostReason, MeshBound, NodeDescriptor, Owned, RejectReason, Role, SecurityId};
+use wakeful::{
+    Endpoint, Failure, LostReason, MeshBound, NodeDescriptor, Owned, RejectReason, Role, SecurityId,
+};
 
-use crate::support::mesh::{application, mesh, plain};
+use crate::support::mesh::{application, listening, mesh, named, plain};
 use crate::support::raw::{
-    self, ACK, ADMIT, Admission, HELLO, NODE_REQUEST, NODE_SEND, PROBE, REPLY, UPDATE, ack, channel_request,
-    channel_send, head, probe, reject, reply,
+    self, ADMIT, Admission, HELLO, NODE_SEND, PROBE, UPDATE, ack, channel_request, channel_send, head, probe,
+    reject, reply,
 };
 use crate::support::raw_mesh::{
     APPLICATION, COMPLETION, RawLane, RawNode, host, node_request, node_send, pair_of, says,
 };
-use crate::support::{Node, generation, ms, rid, s};
+use crate::support::{Node, generation, ms, rid, s, settle, until};
 
 const TOPOLOGY: u32 = 2;
 const IDENTITY: u32 = 3;
@@ -168,7 +170,7 @@ fn let_loose(cases: &[Case]) {
     for (at, case) in cases.iter().enumerate() {
         let (head, parts) = &case.word;
         // Each is admitted under its own name, which stands in the record by another name of the same length.
-        strangers[at].send(case.leg, &named(head, &name(at)), &vec![&b"x"[..]; *parts]);
+        strangers[at].send(case.leg, &as_stranger(head, &name(at)), &vec![&b"x"[..]; *parts]);
     }
     let mut told = vec![None; cases.len()];
     scene.until("every stranger is told and lost", |scene| {
@@ -209,7 +211,7 @@ fn template() -> Admission {
 }
 
 /// A record with the template's RID and pair replaced by those of a stranger.
-fn named(head: &[u8], name: &str) -> Vec<u8> {
+fn as_stranger(head: &[u8], name: &str) -> Vec<u8> {
     let template = [&[TEMPLATE.len() as u8], TEMPLATE.as_bytes()].concat();
     let Some(at) = head.windows(template.len()).position(|window| window == template) else {
         return head.to_vec();
@@ -593,4 +595,324 @@ fn an_update_may_not_go_back_contradict_itself_or_become_somebody_else() {
         cases.push(case(what, Ready, COMPLETION, word, NOT_ADMITTED));
     }
     let_loose(&cases);
+}
+
+// ---- Whoever comes by a name that is taken, or described ----
+
+/// One application hello, and the reject that comes back.
+#[track_caller]
+fn refused(scene: &mut Scene, what: &str, admission: Admission) -> u32 {
+    let mut raw = RawNode::dialling("", &scene.at());
+    raw.admission = admission;
+    raw.send(APPLICATION, &head(HELLO, &raw.body(APPLICATION)), &[]);
+    let mut told = None;
+    scene.until(what, |_| {
+        told = raw.lane(APPLICATION).rejected();
+        told.is_some()
+    });
+    told.unwrap()
+}
+
+#[test]
+fn a_hello_by_a_name_that_is_taken_is_judged_by_what_that_one_said() {
+    let mut scene = Scene::new();
+    let mut elder = scene.stranger("elder", Ready);
+    let same = elder.admission.clone();
+    let changes: [(&str, Change, u32); 5] = [
+        ("another security identity", |it| it.security = "mallory".into(), SECURITY),
+        (
+            "another security identity and generation",
+            |it| (it.security, it.generation) = ("m".into(), 9),
+            SECURITY,
+        ),
+        ("a lower revision", |it| it.revision = 4, REVISION),
+        ("another state with the same revision", |it| it.state = 3, INVALID),
+        ("another role with the same revision", |it| it.role = 1, INVALID),
+    ];
+    for (what, change, reason) in changes {
+        let mut admission = same.clone();
+        change(&mut admission);
+        assert_eq!(refused(&mut scene, what, admission), reason, "{what}");
+        elder.sync(&mut scene.node);
+    }
+    // Who says the same, or comes with another generation, waits for what the elder answers.
+    for generation in [1, 9] {
+        let mut raw = RawNode::dialling("elder", &scene.at());
+        raw.admission = Admission { generation, ..same.clone() };
+        elder.poll();
+        elder.probes();
+        raw.send(APPLICATION, &head(HELLO, &raw.body(APPLICATION)), &[]);
+        let asked = elder.wait(&mut scene.node, APPLICATION, PROBE).number();
+        assert_eq!(scene.node.engine.snapshot().unadmitted, 1);
+        elder.send(APPLICATION, &ack(asked), &[]);
+        assert_eq!(raw.wait(&mut scene.node, APPLICATION, raw::REJECT).reason(), DUPLICATE);
+        elder.sync(&mut scene.node);
+    }
+    assert_eq!(scene.node.peers(), ["elder", "neighbour"]);
+    assert_eq!(scene.lost("elder"), None);
+    drop(elder);
+    scene.all_gone();
+}
+
+fn described(name: &str, endpoint: Option<Endpoint>) -> NodeDescriptor {
+    let (generation, security) = (generation(5), SecurityId::new("alice").unwrap());
+    NodeDescriptor { rid: rid(name), generation, security, role: Role::None, serves: Vec::new(), endpoint }
+}
+
+#[test]
+fn a_hello_that_is_not_the_described_one_is_refused_by_its_reason() {
+    let mut scene = Scene::new();
+    scene.node.outbox().set_descriptors(&mesh(), &[described("alice", None)]).unwrap();
+    let right = Admission { generation: 5, security: "alice".into(), ..says("alice") };
+    let changes: [(&str, Change, u32); 5] = [
+        ("another security identity", |it| it.security = "mallory".into(), SECURITY),
+        ("none", |it| it.security.clear(), SECURITY),
+        ("an earlier generation", |it| it.generation = 4, GENERATION),
+        ("a later generation", |it| it.generation = 6, GENERATION),
+        ("neither", |it| (it.security, it.generation) = ("mallory".into(), 6), SECURITY),
+    ];
+    for (what, change, reason) in changes {
+        let mut admission = right.clone();
+        change(&mut admission);
+        assert_eq!(refused(&mut scene, what, admission), reason, "{what}");
+    }
+    let mut raw = RawNode::dialling("alice", &scene.at());
+    raw.admission = Admission { pair: 8, ..right };
+    raw.open(&mut scene.node);
+    assert_eq!(scene.node.peers(), ["alice", "neighbour"]);
+    scene.node.outbox().set_descriptors(&mesh(), &[]).unwrap();
+    drop(raw);
+    scene.all_gone();
+}
+
+#[test]
+fn a_hello_to_a_node_that_does_not_serve_or_needs_nobody_is_refused_by_its_reason() {
+    const NOT_SERVING: u32 = 9;
+    const NOT_REQUIRED: u32 = 13;
+    let mut scene = Scene::new();
+    scene.node.engine.drain(true);
+    assert_eq!(refused(&mut scene, "draining", template()), NOT_SERVING);
+    scene.node.engine.drain(false);
+
+    let (mut client, bound) = Node::join(listening("client").role(Role::Client));
+    let at = application(&bound.unwrap());
+    let mut raw = RawNode::dialling("raw", &at);
+    raw.admission.role = 1;
+    raw.send(APPLICATION, &head(HELLO, &raw.body(APPLICATION)), &[]);
+    assert_eq!(raw.wait(&mut client, APPLICATION, raw::REJECT).reason(), NOT_REQUIRED);
+    // Another role, or a membership though its weight be 0, makes the difference.
+    let changes: [Change; 3] =
+        [|it| it.role = 0, |it| it.role = 2, |it| (it.role, it.channels) = (1, vec![("a".into(), 0)])];
+    for (at_all, change) in changes.into_iter().enumerate() {
+        let mut raw = RawNode::dialling(&name(at_all), &at);
+        change(&mut raw.admission);
+        raw.open(&mut client);
+    }
+}
+
+// ---- The engine as the dialler ----
+
+/// How a raw listener answers, and what the dialling host is told.
+struct Answer {
+    what: String,
+    /// The lane that answers badly; the one before it answers well.
+    leg: usize,
+    word: Say,
+    failure: Failure,
+}
+
+enum Say {
+    /// Its own admit but for one change.
+    Admit(Change),
+    Word(Word),
+}
+
+/// Lets one node dial raw listeners with all of these answers, beside a healthy one.
+fn let_dial(answers: &[Answer]) {
+    let mut raws: Vec<RawNode> = (0..answers.len()).map(|at| RawNode::listening(&name(at))).collect();
+    raws.iter_mut().for_each(|raw| raw.admission.revision = 5);
+    let (mut neighbour, at) = Node::listens(host("neighbour"));
+    let wish = plain("node").peer(at);
+    let wish =
+        raws.iter().enumerate().fold(wish, |wish, (at, raw)| wish.expected_peer(raw.at(), rid(&name(at))));
+    let (mut node, _) = Node::join(wish);
+    until(&mut [&mut node, &mut neighbour], "the neighbour", |nodes| nodes[0].ready_peers() == 1);
+    for (at, answer) in answers.iter().enumerate() {
+        let raw = &mut raws[at];
+        for leg in 0..=answer.leg {
+            raw.hello(&mut node, leg);
+            let mut admission = Admission { lane: leg as u8 + 1, ..raw.admission.clone() };
+            let (word, parts) = match &answer.word {
+                Say::Word(word) if leg == answer.leg => word.clone(),
+                Say::Admit(change) if leg == answer.leg => {
+                    change(&mut admission);
+                    (head(ADMIT, &admission.bytes()), 0)
+                }
+                _ => (head(ADMIT, &admission.bytes()), 0),
+            };
+            raw.send(leg, &word, &vec![&b"x"[..]; parts]);
+        }
+    }
+    let failed = |node: &Node, at: usize| {
+        let fits = |event: &Owned| match event {
+            Owned::Failed { endpoint, failure, .. } if *endpoint == raws[at].at() => Some(*failure),
+            _ => None,
+        };
+        node.inbox.events.iter().filter_map(fits).collect::<Vec<_>>()
+    };
+    let begin = Instant::now();
+    while (0..answers.len()).any(|at| failed(&node, at).is_empty()) && begin.elapsed() < s(10) {
+        node.turn();
+        node.engine.wait(Some(ms(1)));
+    }
+    settle(&mut [&mut node, &mut neighbour]);
+    for (at, answer) in answers.iter().enumerate() {
+        assert_eq!(failed(&node, at), [answer.failure], "lane {}: {}", answer.leg, answer.what);
+    }
+    assert!(!node.inbox.events.iter().any(|event| matches!(event, Owned::Lost { .. })));
+    // Every lane that was opened is closed, and nobody is remembered.
+    until(&mut [&mut node, &mut neighbour], "the lanes' ends", |_| {
+        raws.iter_mut().all(|raw| {
+            let accepted = raw.lanes.iter().flatten().map(|lane| lane.accepted).sum::<usize>();
+            raw.disconnected() == accepted && accepted > 0
+        })
+    });
+    let now = node.engine.snapshot();
+    assert_eq!((now.connections.len(), now.unadmitted, now.fenced_open), (1, 0, 0));
+    assert_eq!((node.peers(), now.meshes[0].nodes.len()), (vec!["neighbour".to_owned()], 1));
+    node.outbox().send((&mesh(), &named("work")), &[b"still here"]).unwrap();
+    until(&mut [&mut neighbour, &mut node], "the message", |nodes| {
+        nodes[0].inbox.events.iter().any(|event| matches!(event, Owned::Message { .. }))
+    });
+}
+
+#[test]
+fn an_admit_that_is_not_the_wanted_one_is_refused_by_its_reason_on_either_lane() {
+    use RejectReason::{
+        DescriptorRevisionStale, IdentityMismatch, InvalidDescriptor, LifecycleGenerationStale,
+        SecurityIdentityMismatch, TopologyMismatch,
+    };
+    let says = |leg: usize, what: &str, change: Change, reason: RejectReason| Answer {
+        what: what.into(),
+        leg,
+        word: Say::Admit(change),
+        failure: Failure::Unexpected(reason),
+    };
+    let client_server: Change = |it| {
+        (it.topology, it.lane, it.role) = (2, 1, 2);
+        it.completion.clear();
+    };
+    let mut answers = Vec::new();
+    for leg in [APPLICATION, COMPLETION] {
+        answers.extend([
+            says(leg, "another mesh", |it| it.name = "hall".into(), TopologyMismatch),
+            says(leg, "ClientServer", client_server, TopologyMismatch),
+            says(leg, "the other lane", |it| it.lane = 3 - it.lane, TopologyMismatch),
+            says(leg, "the dialler's own RID", |it| it.rid = "node".into(), IdentityMismatch),
+            says(leg, "another RID", |it| it.rid = "somebody".into(), IdentityMismatch),
+            says(leg, "the neighbour's RID", |it| it.rid = "neighbour".into(), IdentityMismatch),
+            says(leg, "another pair", |it| it.pair += 1, InvalidDescriptor),
+            says(leg, "no completion endpoint", |it| it.completion.clear(), InvalidDescriptor),
+        ]);
+    }
+    answers.extend([
+        says(COMPLETION, "another security", |it| it.security = "mallory".into(), SecurityIdentityMismatch),
+        says(COMPLETION, "another generation", |it| it.generation = 2, LifecycleGenerationStale),
+        says(COMPLETION, "a lower revision", |it| it.revision = 4, DescriptorRevisionStale),
+        says(COMPLETION, "another role", |it| it.role = 2, InvalidDescriptor),
+        says(COMPLETION, "another state with the same revision", |it| it.state = 3, InvalidDescriptor),
+        says(COMPLETION, "a new membership", |it| it.channels = vec![("a".into(), 1)], InvalidDescriptor),
+        says(
+            COMPLETION,
+            "another endpoint",
+            |it| it.endpoint = "tcp://127.0.0.1:9".into(),
+            InvalidDescriptor,
+        ),
+    ]);
+    let_dial(&answers);
+}
+
+#[test]
+fn an_answer_to_a_hello_that_is_no_admit_ends_the_attempt_on_either_lane() {
+    let mut answers = Vec::new();
+    for leg in [APPLICATION, COMPLETION] {
+        let mut answer = |what: String, word: Word, failure: Failure| {
+            answers.push(Answer { what, leg, word: Say::Word(word), failure });
+        };
+        for (what, word) in broken(ADMIT, leg) {
+            answer(what, word, Failure::Protocol);
+        }
+        for (what, word) in application_words() {
+            answer(what.into(), word, Failure::Protocol);
+        }
+        answer("a hello".into(), right(HELLO, leg), Failure::Protocol);
+        answer("an update".into(), right(UPDATE, leg), Failure::Protocol);
+        answer("a reply".into(), (reply(9, 0), 0), Failure::Protocol);
+        answer("command 7".into(), (head(7, &[]), 0), Failure::Protocol);
+        answer("an empty record".into(), (Vec::new(), 0), Failure::Protocol);
+        for (number, reason) in [
+            (2, RejectReason::TopologyMismatch),
+            (10, RejectReason::DuplicateConnection),
+            (13, RejectReason::NotRequired),
+            (14, RejectReason::NotAdmitted),
+        ] {
+            answer(format!("reject {number}"), (reject(number), 0), Failure::Refused(reason));
+        }
+    }
+    let_dial(&answers);
+}
+
+/// The application lane is admitted, and the completion lane's hello has come: what else the listener can say there.
+#[test]
+fn what_an_application_lane_brings_before_the_pair_is_complete_ends_the_attempt() {
+    let mut words: Vec<(&str, Word, Failure)> =
+        application_words().into_iter().map(|(what, word)| (what, word, Failure::Protocol)).collect();
+    words.push(("a hello", right(HELLO, APPLICATION), Failure::Protocol));
+    words.push(("a second admit", right(ADMIT, APPLICATION), Failure::Protocol));
+    words.push(("an update", right(UPDATE, APPLICATION), Failure::Protocol));
+    words.push(("a reply", (reply(9, 0), 0), Failure::Protocol));
+    words.push(("a reject", (reject(14), 0), Failure::Refused(RejectReason::NotAdmitted)));
+    for (what, (head, parts), failure) in words {
+        let mut raw = RawNode::listening("raw");
+        let (mut node, _) = Node::join(plain("node").peer(raw.at()));
+        raw.hello(&mut node, APPLICATION);
+        raw.send(APPLICATION, &self::head(ADMIT, &raw.body(APPLICATION)), &[]);
+        raw.hello(&mut node, COMPLETION);
+        raw.send(APPLICATION, &head, &vec![&b"x"[..]; parts]);
+        until(&mut [&mut node], what, |nodes| !nodes[0].inbox.events.is_empty());
+        let events = node.events();
+        let is = |event: &Owned| matches!(event, Owned::Failed { failure: told, .. } if *told == failure);
+        assert!(events.len() == 1 && is(&events[0]), "{what}: {events:?}");
+        until(&mut [&mut node], "both lanes' ends", |_| raw.disconnected() == 2);
+        assert_eq!(node.engine.snapshot().connections.len(), 0);
+    }
+}
+
+#[test]
+fn a_word_that_a_listener_may_not_say_ends_a_pair_in_use_on_both_lanes() {
+    let stopped: Change = |it| (it.revision, it.state) = (6, raw::STOPPED);
+    let mut words: Vec<(&str, usize, Word)> = vec![
+        ("a reply", APPLICATION, (reply(9, 0), 0)),
+        ("an update", APPLICATION, right(UPDATE, APPLICATION)),
+        ("a stop", APPLICATION, but(UPDATE, APPLICATION, stopped)),
+    ];
+    words.extend(application_words().into_iter().map(|(what, word)| (what, COMPLETION, word)));
+    for leg in [APPLICATION, COMPLETION] {
+        words.push(("a hello from a listener", leg, right(HELLO, leg)));
+        words.push(("a second admit", leg, right(ADMIT, leg)));
+        words.push(("command 21", leg, (head(21, &[0; 8]), 0)));
+    }
+    for (what, leg, (head, parts)) in words {
+        let (mut raw, mut node) = RawNode::ready_listener("raw");
+        node.events();
+        raw.send(leg, &head, &vec![&b"x"[..]; parts]);
+        until(&mut [&mut node], what, |nodes| !nodes[0].inbox.events.is_empty());
+        let events = node.events();
+        let is = |event: &Owned| matches!(event, Owned::Lost { reason: LostReason::Protocol, .. });
+        assert!(events.len() == 1 && is(&events[0]), "{what} on lane {leg}: {events:?}");
+        until(&mut [&mut node], "both lanes' ends", |_| raw.disconnected() == 2);
+        // A dialler says nothing more: it closes.
+        assert_eq!([0, 1].map(|leg| raw.lane(leg).rejected()), [None, None]);
+        assert_eq!(node.engine.snapshot().connections.len(), 0);
+    }
 }

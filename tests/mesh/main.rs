@@ -7,4 +7,5 @@ mod bad_admissions;
 mod calls;
 mod dialling;
 mod pairs;
+mod requests;
 mod scene;
