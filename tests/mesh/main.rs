@@ -5,5 +5,7 @@ mod support;
 
 mod bad_admissions;
 mod calls;
+mod dialling;
 mod pairs;
 mod requests;
+mod scene;

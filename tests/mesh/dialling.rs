@@ -1,0 +1,180 @@
+//! Two nodes that dial each other keep one connection, the same on both sides, whatever comes first (DESIGN §5, CASES 37).
+
+use wakeful::Endpoint;
+
+use crate::scene::{Cable, Talker, bury, come_to_rest};
+use crate::support::mesh::listening;
+use crate::support::{generation, ms, s};
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// What a node knows of the other when it dials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Knows {
+    /// Where the other says that it listens.
+    Endpoint,
+    /// Also who it is.
+    Rid,
+    /// A way to it that the other never hears of.
+    Alias,
+}
+
+/// What befalls two nodes on their way.
+#[derive(Debug, Clone, Copy)]
+enum Blow {
+    /// One is frozen for longer than the other's handshakes last.
+    Expiry { of: usize },
+    /// A cable to one is torn: to its application lane, its completion lane, or where nobody knows that it listens.
+    Torn { to: usize, cable: usize },
+    /// One stops, and comes back with another generation.
+    Restart { of: usize },
+    /// One is gone without a word, and comes back with another generation.
+    Crash { of: usize },
+}
+
+/// Two nodes that dial each other, by cables. The second has the larger RID.
+struct Couple {
+    nodes: [Talker; 2],
+    /// To each: its application lane, its completion lane, and its application lane again.
+    cables: [[Cable; 3]; 2],
+    knows: [Knows; 2],
+    runs: u64,
+}
+
+impl Couple {
+    fn new(knows: [Knows; 2]) -> Self {
+        let cables = [(); 2].map(|()| [(); 3].map(|()| Cable::new()));
+        let nodes = [0, 1].map(|at| run(at, 1, knows[at], &cables));
+        Self { nodes, cables, knows, runs: 1 }
+    }
+
+    fn befall(&mut self, blow: Blow) {
+        match blow {
+            Blow::Expiry { of } => self.nodes[1 - of].pass(s(21)),
+            Blow::Torn { to, cable } => self.cables[to][cable].tear(),
+            Blow::Restart { of } => self.restart(of),
+            Blow::Crash { of } => {
+                self.cables.iter().flatten().for_each(Cable::tear);
+                self.restart(of);
+            }
+        }
+    }
+
+    fn restart(&mut self, of: usize) {
+        self.runs += 1;
+        let next = run(of, self.runs, self.knows[of], &self.cables);
+        bury(std::mem::replace(&mut self.nodes[of], next));
+    }
+
+    /// Both come to rest with one connection.
+    fn rest(&mut self, case: &str) {
+        let [small, large] = &mut self.nodes;
+        come_to_rest(&mut [("a", small), ("b", large)], 1, case);
+        let dialled = self.nodes.each_ref().map(|node| node.engine.snapshot().connections[0].is_dialled());
+        assert_ne!(dialled[0], dialled[1], "{case}: it is one connection, which one side dialled");
+    }
+
+    /// Each was told once that the other is ready, and nothing was lost.
+    fn were_never_parted(&self, case: &str) {
+        for (node, peer) in [(&self.nodes[0], "b"), (&self.nodes[1], "a")] {
+            assert_eq!(node.times_ready(peer), 1, "{case}\n{}", node.story());
+            assert!(node.lost().is_empty(), "{case}\n{}", node.story());
+        }
+    }
+}
+
+/// One run of a node behind its cables, which dials the other.
+fn run(at: usize, run: u64, knows: Knows, cables: &[[Cable; 3]; 2]) -> Talker {
+    let [application, completion, _] = cables[at].each_ref().map(|cable| cable.endpoint.clone());
+    let node = listening(NAMES[at]).generation(generation(run)).advertised(application, completion);
+    let (mut node, bound) = Talker::join(node);
+    let bound = bound.unwrap();
+    let [application, completion] =
+        [&bound.application, &bound.completion].map(|at| Endpoint::try_from(at).unwrap());
+    cables[at][0].leads_to(&application);
+    cables[at][1].leads_to(&completion);
+    cables[at][2].leads_to(&application);
+    let other = 1 - at;
+    let endpoint = &cables[other][if knows == Knows::Alias { 2 } else { 0 }].endpoint;
+    node.dials(&[(endpoint, (knows == Knows::Rid).then_some(NAMES[other]))]);
+    node
+}
+
+/// Two nodes take turns in this order, so many for each letter, then in alternation. Virtual time stands still meanwhile.
+fn play(knows: [Knows; 2], word: &[usize], turns: usize) {
+    let mut couple = Couple::new(knows);
+    for &who in word {
+        for _ in 0..turns {
+            couple.nodes[who].step(ms(0));
+        }
+    }
+    let case = format!("{knows:?} {word:?} by {turns}");
+    couple.rest(&case);
+    couple.were_never_parted(&case);
+    bury(couple);
+}
+
+/// Every word of so many letters.
+fn words(letters: usize) -> impl Iterator<Item = Vec<usize>> {
+    (0..1_usize << letters).map(move |word| (0..letters).map(|letter| word >> letter & 1).collect())
+}
+
+#[test]
+fn every_order_of_turns_leaves_one_connection() {
+    for word in words(6) {
+        play([Knows::Endpoint; 2], &word, 1);
+        play([Knows::Rid; 2], &word, 2);
+    }
+    for word in words(4) {
+        play([Knows::Rid, Knows::Endpoint], &word, 3);
+        play([Knows::Endpoint, Knows::Rid], &word, 5);
+    }
+}
+
+#[test]
+fn a_way_that_the_other_never_hears_of_leaves_one_connection() {
+    for word in words(5) {
+        play([Knows::Alias, Knows::Endpoint], &word, 2);
+        play([Knows::Endpoint, Knows::Alias], &word, 2);
+        play([Knows::Alias; 2], &word, 2);
+    }
+}
+
+/// A blow falls after so many turns of the two in alternation.
+fn strike(knows: [Knows; 2], first: usize, turns: usize, blow: Blow) {
+    let mut couple = Couple::new(knows);
+    for turn in 0..turns {
+        couple.nodes[(first + turn) % 2].step(ms(0));
+    }
+    couple.befall(blow);
+    couple.rest(&format!("{knows:?}: {blow:?} after {turns} turns from {first}"));
+    bury(couple);
+}
+
+fn strike_everywhere(knows: [Knows; 2], blows: &[Blow]) {
+    for first in 0..2 {
+        for turns in 0..14 {
+            for &blow in blows {
+                strike(knows, first, turns, blow);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_expires_anywhere_is_begun_anew() {
+    strike_everywhere([Knows::Endpoint; 2], &[Blow::Expiry { of: 0 }, Blow::Expiry { of: 1 }]);
+}
+
+#[test]
+fn a_lane_that_is_lost_anywhere_is_found_anew() {
+    let torn = |to, cable| Blow::Torn { to, cable };
+    strike_everywhere([Knows::Endpoint; 2], &[torn(0, 0), torn(0, 1), torn(1, 0), torn(1, 1)]);
+    strike_everywhere([Knows::Alias; 2], &[torn(0, 2), torn(1, 2)]);
+}
+
+#[test]
+fn a_node_that_restarts_anywhere_is_found_anew() {
+    let blows = [0, 1].map(|of| [Blow::Restart { of }, Blow::Crash { of }]);
+    strike_everywhere([Knows::Endpoint; 2], &blows.concat());
+}

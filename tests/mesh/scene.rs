@@ -1,0 +1,327 @@
+//! What the tests of how pairs come together share: nodes that talk to every peer as soon as they may, so that whatever is
+//! lost after ready is seen; a cable that can be torn; and what must be true when everything has come to rest.
+#![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wakeful::{
+    Config, Endpoint, Engine, Event, Host, LostReason, MeshBound, MeshNode, NodeEndpoint, Outbox, Owned,
+    Report, RouteState,
+};
+
+use crate::support::mesh::{application, mesh};
+use crate::support::{ms, rid, s};
+
+/// One engine with one node, whose host speaks to each peer from the moment it is ready.
+pub struct Talker {
+    pub engine: Engine,
+    pub host: Mouth,
+    pub now: Instant,
+}
+
+/// A host that numbers what it says to each peer, anew for each time that peer came to be ready.
+#[derive(Default)]
+pub struct Mouth {
+    /// All it was told, but messages.
+    pub events: Vec<Owned>,
+    /// How often each peer was ready, and how many messages it was sent since the last time.
+    said: BTreeMap<String, (u32, u32)>,
+    /// What came from each peer, in the order in which it came.
+    heard: BTreeMap<String, Vec<(u32, u32)>>,
+}
+
+impl Mouth {
+    fn say(&mut self, to: &str, outbox: &mut Outbox<'_>) -> bool {
+        let Some((times, next)) = self.said.get_mut(to) else { return false };
+        let text = format!("{times} {next}");
+        let is_sent = outbox.send((&mesh(), &rid(to)), &[text.as_bytes()]).is_ok();
+        *next += u32::from(is_sent);
+        is_sent
+    }
+}
+
+impl Host for Mouth {
+    fn on_event(&mut self, event: Event<'_>, outbox: &mut Outbox<'_>) {
+        if let Event::Message { peer, parts, .. } = &event {
+            let text = String::from_utf8(parts.iter().next().unwrap().to_vec()).unwrap();
+            let (times, number) = text.split_once(' ').unwrap();
+            let heard = self.heard.entry(peer.rid().to_string()).or_default();
+            return heard.push((times.parse().unwrap(), number.parse().unwrap()));
+        }
+        if let Event::Ready { peer } = &event {
+            let peer = peer.rid().to_string();
+            let (times, next) = self.said.entry(peer.clone()).or_default();
+            (*times, *next) = (*times + 1, 0);
+            for _ in 0..3 {
+                assert!(self.say(&peer, outbox), "a peer that is ready can be spoken to");
+            }
+        }
+        self.events.push(Owned::from(event));
+    }
+}
+
+impl Talker {
+    pub fn join(node: MeshNode) -> (Self, Option<MeshBound>) {
+        let mut engine = Engine::new(Config { seed: 7, ..Config::default() }).unwrap();
+        let bound = engine.join(node).unwrap();
+        (Self { engine, host: Mouth::default(), now: Instant::now() }, bound)
+    }
+
+    /// A node that listens, and where it takes application lanes.
+    pub fn listens(node: MeshNode) -> (Self, Endpoint) {
+        let (talker, bound) = Self::join(node);
+        (talker, application(&bound.unwrap()))
+    }
+
+    /// Replaces whom it dials.
+    pub fn dials(&mut self, peers: &[(&Endpoint, Option<&str>)]) {
+        let peers: Vec<NodeEndpoint> = peers
+            .iter()
+            .map(|&(endpoint, name)| NodeEndpoint { endpoint: endpoint.clone(), rid: name.map(rid) })
+            .collect();
+        self.engine.outbox().set_endpoints(&mesh(), 0, &peers).unwrap();
+    }
+
+    /// One turn after a moment of real time, so much later; then a word to each peer that is ready.
+    pub fn step(&mut self, span: Duration) -> Report {
+        self.engine.wait(Some(ms(1)));
+        self.now += span;
+        let report = self.engine.turn_at(self.now, &mut self.host);
+        for peer in self.ready() {
+            let mut outbox = self.engine.outbox();
+            self.host.say(&peer, &mut outbox);
+        }
+        report
+    }
+
+    /// Lets time pass for this one alone, one step of the watch at a time.
+    pub fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            let step = s(1).min(end - self.now);
+            self.now += step;
+            self.engine.turn_at(self.now, &mut self.host);
+        }
+    }
+
+    /// The RIDs of the peers that are ready, each as often as there is a connection to it.
+    pub fn ready(&self) -> Vec<String> {
+        let snapshot = self.engine.snapshot();
+        let ready = snapshot.connections.iter().filter(|each| each.state == RouteState::Ready);
+        let mut rids: Vec<String> = ready.map(|each| each.peer.rid().to_string()).collect();
+        rids.sort();
+        rids
+    }
+
+    /// How often its host was told that a peer is ready.
+    pub fn times_ready(&self, peer: &str) -> usize {
+        self.count(|event| matches!(event, Owned::Ready { peer: ready } if ready.rid().to_string() == peer))
+    }
+
+    pub fn count(&self, wanted: impl Fn(&Owned) -> bool) -> usize {
+        self.host.events.iter().filter(|event| wanted(event)).count()
+    }
+
+    /// Whether the host was told of each connection in order and of each thing once: admitted, ready, lost.
+    fn is_told_in_order(&self) -> bool {
+        let mut told = BTreeMap::new();
+        self.host.events.iter().all(|event| {
+            let (peer, now) = match event {
+                Owned::Admitted { peer } => (peer, 1),
+                Owned::Ready { peer } => (peer, 2),
+                Owned::Lost { peer, .. } => (peer, 3),
+                _ => return true,
+            };
+            let before = told.insert(peer.connection(), now).unwrap_or(0);
+            matches!((before, now), (0, 1) | (1, 2 | 3) | (2, 3))
+        })
+    }
+
+    /// Why connections that were ready were lost, in order.
+    pub fn lost(&self) -> Vec<LostReason> {
+        let mut ready = Vec::new();
+        let mut lost = Vec::new();
+        for event in &self.host.events {
+            match event {
+                Owned::Ready { peer } => ready.push(peer.connection()),
+                Owned::Lost { peer, reason } if ready.contains(&peer.connection()) => lost.push(*reason),
+                _ => {}
+            }
+        }
+        lost
+    }
+
+    /// How many lanes the engine has in its table; one is the node's own.
+    pub fn lanes(&self) -> usize {
+        let text = format!("{:?}", self.engine);
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+
+    /// Whether this many peers are ready and nothing else is left of any connection.
+    pub fn is_at_rest(&self, peers: usize) -> bool {
+        let snapshot = self.engine.snapshot();
+        self.ready().len() == peers
+            && snapshot.connections.len() == peers
+            && (snapshot.fenced_open, snapshot.unadmitted) == (0, 0)
+            && self.lanes() == 1 + 2 * peers
+    }
+
+    /// What was said since a peer was last ready, beside what it has heard of that.
+    fn unheard(&self, own: &str, peer: (&str, &Self)) -> Option<String> {
+        let &(times, said) = self.host.said.get(peer.0)?;
+        let empty = Vec::new();
+        let heard = peer.1.host.heard.get(own).unwrap_or(&empty);
+        let last: Vec<u32> = heard.iter().filter(|each| each.0 == times).map(|each| each.1).collect();
+        (last != (0..said).collect::<Vec<_>>())
+            .then(|| format!("{own} said {said} to {} the {times}. time, which heard {last:?}", peer.0))
+    }
+
+    pub fn story(&self) -> String {
+        let snapshot = self.engine.snapshot();
+        format!(
+            "{:#?}\n{:?}\nfenced {} unadmitted {} lanes {} intents {:?}\n{:?}",
+            self.host.events,
+            snapshot.connections,
+            snapshot.fenced_open,
+            snapshot.unadmitted,
+            self.lanes(),
+            snapshot.intents,
+            snapshot.counters
+        )
+    }
+}
+
+/// Turns all nodes, 20 ms of virtual time a round, until each has this many peers and nothing else; then five seconds more,
+/// in which nothing may change. What was said since the last ready has been heard, whole and in order.
+pub fn come_to_rest(nodes: &mut [(&str, &mut Talker)], peers: usize, case: &str) {
+    let begin = Instant::now();
+    let mut rounds = 0;
+    while !nodes.iter().all(|(_, node)| node.is_at_rest(peers)) {
+        rounds += 1;
+        if begin.elapsed() > s(10) || rounds > 3_000 {
+            let stories: Vec<String> =
+                nodes.iter().map(|(name, node)| format!("{name}: {}", node.story())).collect();
+            panic!("{case}: no rest after {rounds} rounds\n{}", stories.join("\n"));
+        }
+        for (_, node) in nodes.iter_mut() {
+            node.step(ms(20));
+        }
+    }
+    let ready: Vec<usize> = nodes.iter().map(|(_, node)| told_ready(node)).collect();
+    for _ in 0..10 {
+        for (_, node) in nodes.iter_mut() {
+            node.step(ms(500));
+        }
+    }
+    listen(nodes, case);
+    for ((name, node), ready) in nodes.iter().zip(ready) {
+        assert!(node.is_at_rest(peers), "{case}: {name} does not rest\n{}", node.story());
+        assert_eq!(told_ready(node), ready, "{case}: {name} is told anew\n{}", node.story());
+        assert!(node.is_told_in_order(), "{case}: {name}\n{}", node.story());
+    }
+}
+
+fn told_ready(node: &Talker) -> usize {
+    node.count(|event| matches!(event, Owned::Ready { .. }))
+}
+
+/// Turns all nodes without a word until all that was said has been heard.
+fn listen(nodes: &mut [(&str, &mut Talker)], case: &str) {
+    let begin = Instant::now();
+    loop {
+        let unheard: Vec<String> = nodes
+            .iter()
+            .flat_map(|(name, node)| {
+                nodes.iter().filter_map(move |(peer, other)| node.unheard(name, (peer, other)))
+            })
+            .collect();
+        if unheard.is_empty() {
+            return;
+        }
+        let stories = || nodes.iter().map(|(name, node)| format!("{name}: {}\n", node.story()));
+        assert!(begin.elapsed() < s(5), "{case}: {unheard:?}\n{}", stories().collect::<String>());
+        for (_, node) in nodes.iter_mut() {
+            node.engine.wait(Some(ms(1)));
+            node.engine.turn_at(node.now, &mut node.host);
+        }
+    }
+}
+
+/// Drops nodes where nobody waits for it: each may take the 200 ms that its last words have to leave.
+pub fn bury(nodes: impl Send + 'static) {
+    thread::spawn(move || drop(nodes));
+}
+
+/// A cable that can be torn. It leads where it is told to, from then on.
+pub struct Cable {
+    pub endpoint: Endpoint,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    target: Mutex<String>,
+    streams: Mutex<Vec<TcpStream>>,
+    over: AtomicBool,
+}
+
+impl Cable {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let shared = Arc::new(Shared::default());
+        let accepting = shared.clone();
+        thread::spawn(move || {
+            while let Ok((dialler, _)) = listener.accept() {
+                if accepting.over.load(SeqCst) {
+                    return;
+                }
+                let target = accepting.target.lock().unwrap().clone();
+                let Ok(listening) = TcpStream::connect(target) else { continue };
+                let ends = [&dialler, &listening].map(|end| end.try_clone().unwrap());
+                accepting.streams.lock().unwrap().extend(ends);
+                let back = (listening.try_clone().unwrap(), dialler.try_clone().unwrap());
+                thread::spawn(move || pump(dialler, listening));
+                thread::spawn(move || pump(back.0, back.1));
+            }
+        });
+        Self { endpoint, shared }
+    }
+
+    pub fn leads_to(&self, target: &Endpoint) {
+        target.as_str().trim_start_matches("tcp://").clone_into(&mut self.shared.target.lock().unwrap());
+    }
+
+    /// Ends every connection it carries, at both ends; later ones pass.
+    pub fn tear(&self) {
+        for stream in self.shared.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        self.shared.over.store(true, SeqCst);
+        self.tear();
+        let _ = TcpStream::connect(self.endpoint.as_str().trim_start_matches("tcp://"));
+    }
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(bytes) = from.read(&mut buffer) {
+        if bytes == 0 || to.write_all(&buffer[..bytes]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}
