@@ -81,7 +81,7 @@ pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
     core.table.intents[intent as usize].last_end = Some(end);
     let is_covered = mesh::covering(core, intent).is_some();
     let wish = &mut core.table.intents[intent as usize];
-    if wish.phase == IntentPhase::Retired {
+    if let IntentPhase::Retired | IntentPhase::Covered { .. } = wish.phase {
         return;
     }
     if core.host_state == HostState::Stopped {
@@ -101,6 +101,15 @@ pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
     let retry = moment.now.plus(wish.backoff.next());
     wish.phase = IntentPhase::Waiting { retry, give_up: moment.watched.plus(CLOSE_PATIENCE) };
     core.agenda.retry(retry, intent);
+}
+
+/// What was dialled led to a peer to which another connection stays: the intent needs none as long as that one lives.
+pub(super) fn cover(core: &mut Core, dialled: u32, by: u32) {
+    if let Some(Connection { side: Side::Dialled { intent }, .. }) = core.table.get(dialled) {
+        let intent = *intent as usize;
+        core.table.intents[intent].phase = IntentPhase::Covered { connection: by };
+    }
+    life::end(core, dialled, End::Unadmitted);
 }
 
 /// The connection that covered some intents is gone: they are wanted again.

@@ -173,7 +173,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
             }
             Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
                 service::ask_again(core, other);
-                return life::end(core, index, End::Unadmitted);
+                return intents::cover(core, index, other);
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use wakeful::Endpoint;
 
-use crate::scene::{Cable, Talker, bury, come_to_rest};
+use crate::scene::{Cable, Talker, bury, come_to_rest, come_to_terms};
 use crate::support::mesh::listening;
 use crate::support::{generation, ms, s};
 
@@ -69,7 +69,8 @@ impl Couple {
     /// Both come to rest with one connection.
     fn rest(&mut self, case: &str) {
         let [small, large] = &mut self.nodes;
-        come_to_rest(&mut [("a", small), ("b", large)], 1, case);
+        let rest = if self.knows.contains(&Knows::Alias) { come_to_terms } else { come_to_rest };
+        rest(&mut [("a", small), ("b", large)], 1, case);
         let dialled = self.nodes.each_ref().map(|node| node.engine.snapshot().connections[0].is_dialled());
         assert_ne!(dialled[0], dialled[1], "{case}: it is one connection, which one side dialled");
     }
