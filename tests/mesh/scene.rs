@@ -232,7 +232,7 @@ fn come_together(nodes: &mut [(&str, &mut Talker)], case: &str, rests: impl Fn(&
                 node.step(ms(500));
             }
         }
-        listen(nodes, case);
+        listen(nodes, case, &rests);
         let lasts = |((_, node), told): (&(&str, &mut Talker), &usize)| {
             rests(node) && !node.is_told_of_peers(*told)
         };
@@ -263,8 +263,8 @@ fn stories(nodes: &[(&str, &mut Talker)]) -> String {
     nodes.iter().map(|(name, node)| format!("{name}: {}\n", node.story())).collect()
 }
 
-/// Turns all nodes without a word until all that was said has been heard.
-fn listen(nodes: &mut [(&str, &mut Talker)], case: &str) {
+/// Turns all nodes without a word until all that was said has been heard, or they part.
+fn listen(nodes: &mut [(&str, &mut Talker)], case: &str, rests: impl Fn(&Talker) -> bool) {
     let begin = Instant::now();
     loop {
         let unheard: Vec<String> = nodes
@@ -273,7 +273,7 @@ fn listen(nodes: &mut [(&str, &mut Talker)], case: &str) {
                 nodes.iter().filter_map(move |(peer, other)| node.unheard(name, (peer, other)))
             })
             .collect();
-        if unheard.is_empty() {
+        if unheard.is_empty() || !nodes.iter().all(|(_, node)| rests(node)) {
             return;
         }
         assert!(begin.elapsed() < s(5), "{case}: {unheard:?}\n{}", stories(nodes));
