@@ -1,9 +1,13 @@
 //! Two nodes that dial each other keep one connection, the same on both sides, whatever comes first (DESIGN §5, CASES 37).
 
-use wakeful::Endpoint;
+#![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
-use crate::scene::{Cable, Talker, bury, come_to_rest, come_to_terms};
-use crate::support::mesh::listening;
+use std::time::Instant;
+
+use wakeful::{Endpoint, Failure, LostReason, Owned, RejectReason};
+
+use crate::scene::{Cable, Talker, bury, come_to_rest, come_to_terms, described_as};
+use crate::support::mesh::{listening, plain};
 use crate::support::{generation, ms, s};
 
 const NAMES: [&str; 2] = ["a", "b"];
@@ -179,4 +183,115 @@ fn a_lane_that_is_lost_anywhere_is_found_anew() {
 fn a_node_that_restarts_anywhere_is_found_anew() {
     let blows = [0, 1].map(|of| [Blow::Restart { of }, Blow::Crash { of }]);
     strike_everywhere([Knows::Endpoint; 2], &blows.concat());
+}
+
+/// CASES 37: both sides bind and connect, and half the messages vanished.
+#[test]
+fn ten_thousand_messages_each_way_after_ready_all_arrive() {
+    let mut couple = Couple::new([Knows::Endpoint; 2]);
+    let begin = Instant::now();
+    while couple.nodes.iter().any(|node| node.said_to_all() < 10_000) {
+        assert!(begin.elapsed() < s(10));
+        for node in &mut couple.nodes {
+            node.step(ms(1));
+            while node.said_to_all() < 10_000 && node.say_to_all() {}
+        }
+    }
+    couple.rest("10,000 messages");
+    couple.were_never_parted("10,000 messages");
+    bury(couple);
+}
+
+#[test]
+fn two_ways_to_one_node_leave_one_connection() {
+    let cables = [Cable::new(), Cable::new()];
+    let (mut b, at) = Talker::listens(listening("b"));
+    cables.iter().for_each(|cable| cable.leads_to(&at));
+    let ways = [&at, &cables[0].endpoint, &cables[1].endpoint];
+    for names in [[Some("b"); 3], [None, Some("b"), Some("b")], [None, None, None]] {
+        let (mut a, _) = Talker::join(plain("a"));
+        a.dials(&[(ways[0], names[0]), (ways[1], names[1]), (ways[2], names[2])]);
+        let rest = if names == [Some("b"); 3] { come_to_rest } else { come_to_terms };
+        rest(&mut [("a", &mut a), ("b", &mut b)], 1, &format!("{names:?}"));
+        assert_eq!((a.times_ready("b"), a.lost()), (1, vec![]), "{}", a.story());
+        assert_eq!((b.times_ready("a"), b.lost()), (1, vec![]), "{}", b.story());
+        // One way is cut: another one is found.
+        let dialled = a.engine.snapshot().connections[0].peer.endpoint().cloned();
+        a.dials(&ways.map(|way| (way, Some("b"))).into_iter().filter(|way| Some(way.0) != dialled.as_ref()).collect::<Vec<_>>());
+        come_to_rest(&mut [("a", &mut a), ("b", &mut b)], 1, &format!("{names:?}, one way less"));
+        assert_eq!(a.lost(), [LostReason::Retired], "{}", a.story());
+        bury(a);
+        come_to_rest(&mut [("b", &mut b)], 0, "the end");
+        b.host.events.clear();
+    }
+    bury((b, cables));
+}
+
+#[test]
+fn a_node_that_dials_itself_is_refused_and_stays_whole() {
+    let (mut a, at) = Talker::listens(listening("a"));
+    let cable = Cable::new();
+    cable.leads_to(&at);
+    a.dials(&[(&at, None), (&cable.endpoint, Some("b"))]);
+    for _ in 0..100 {
+        a.step(ms(20));
+    }
+    let refused = Failure::Refused(RejectReason::IdentityMismatch);
+    assert!(a.count(|event| matches!(event, Owned::Failed { failure, .. } if *failure == refused)) >= 2);
+    assert_eq!(a.host.events.len(), a.count(|event| matches!(event, Owned::Failed { failure, .. } if *failure == refused)));
+    a.dials(&[]);
+    come_to_rest(&mut [("a", &mut a)], 0, "nobody is dialled any more");
+    bury((a, cable));
+}
+
+#[test]
+fn a_ring_of_three_that_all_dial_both_ways_is_three_pairs() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut at = Vec::new();
+        let mut nodes = ["a", "b", "c"].map(|name| {
+            let (node, endpoint) = Talker::listens(listening(name));
+            at.push(endpoint);
+            node
+        });
+        for (number, node) in nodes.iter_mut().enumerate() {
+            node.dials(&[(&at[(number + 1) % 3], None), (&at[(number + 2) % 3], None)]);
+        }
+        for who in order {
+            for _ in 0..3 {
+                nodes[who].step(ms(0));
+            }
+        }
+        let [a, b, c] = &mut nodes;
+        come_to_rest(&mut [("a", a), ("b", b), ("c", c)], 2, &format!("{order:?}"));
+        assert!(nodes.iter().all(|node| node.lost().is_empty()));
+        bury(nodes);
+    }
+}
+
+#[test]
+fn an_endpoint_of_the_hosts_own_and_a_descriptor_of_the_same_node_leave_one_connection() {
+    for described in [[true, false], [false, true], [true, true]] {
+        for word in words(3) {
+            let [(mut small, at_small), (mut large, at_large)] = NAMES.map(|name| Talker::listens(listening(name).generation(generation(1))));
+            small.dials(&[(&at_large, None)]);
+            large.dials(&[(&at_small, None)]);
+            if described[0] {
+                small.is_told_of(&[described_as("b", 1, &at_large)]);
+            }
+            if described[1] {
+                large.is_told_of(&[described_as("a", 1, &at_small)]);
+            }
+            let mut nodes = [small, large];
+            for &who in &word {
+                for _ in 0..3 {
+                    nodes[who].step(ms(0));
+                }
+            }
+            let [small, large] = &mut nodes;
+            let case = format!("{described:?} {word:?}");
+            come_to_rest(&mut [("a", small), ("b", large)], 1, &case);
+            assert!(nodes.iter().all(|node| node.lost().is_empty()), "{case}");
+            bury(nodes);
+        }
+    }
 }

@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wakeful::{
-    Config, Endpoint, Engine, Event, Host, LostReason, MeshBound, MeshNode, NodeEndpoint, Outbox, Owned,
-    Report, RouteState,
+    Config, Endpoint, Engine, Event, Host, LostReason, MeshBound, MeshNode, NodeDescriptor, NodeEndpoint,
+    Outbox, Owned, Report, Role, RouteState, SecurityId,
 };
 
 use crate::support::mesh::{application, mesh};
-use crate::support::{ms, rid, s};
+use crate::support::{generation, ms, rid, s};
 
 /// One engine with one node, whose host speaks to each peer from the moment it is ready.
 pub struct Talker {
@@ -89,6 +89,23 @@ impl Talker {
             .map(|&(endpoint, name)| NodeEndpoint { endpoint: endpoint.clone(), rid: name.map(rid) })
             .collect();
         self.engine.outbox().set_endpoints(&mesh(), 0, &peers).unwrap();
+    }
+
+    /// Replaces the descriptors it goes by.
+    pub fn is_told_of(&mut self, nodes: &[NodeDescriptor]) {
+        self.engine.outbox().set_descriptors(&mesh(), nodes).unwrap();
+    }
+
+    /// Says a word to each peer that was ever ready. Returns whether each was taken.
+    pub fn say_to_all(&mut self) -> bool {
+        let peers: Vec<String> = self.host.said.keys().cloned().collect();
+        let mut outbox = self.engine.outbox();
+        !peers.is_empty() && peers.iter().all(|peer| self.host.say(peer, &mut outbox))
+    }
+
+    /// How much it has said to its peers since each was last ready.
+    pub fn said_to_all(&self) -> u32 {
+        self.host.said.values().map(|said| said.1).sum()
     }
 
     /// One turn after a moment of real time, so much later; then a word to each peer that is ready.
@@ -281,6 +298,18 @@ fn listen(nodes: &mut [(&str, &mut Talker)], case: &str, rests: impl Fn(&Talker)
             node.engine.wait(Some(ms(1)));
             node.engine.turn_at(node.now, &mut node.host);
         }
+    }
+}
+
+/// What a service registry says of a node without a role that serves nothing.
+pub fn described_as(name: &str, run: u64, endpoint: &Endpoint) -> NodeDescriptor {
+    NodeDescriptor {
+        rid: rid(name),
+        generation: generation(run),
+        security: SecurityId::default(),
+        role: Role::None,
+        serves: Vec::new(),
+        endpoint: Some(endpoint.clone()),
     }
 }
 
