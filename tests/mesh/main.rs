@@ -8,4 +8,5 @@ mod calls;
 mod dialling;
 mod pairs;
 mod requests;
+mod replacement;
 mod scene;

@@ -1,0 +1,468 @@
+//! Who speaks for a node when a second connection claims to: the descriptor decides where there is one, and otherwise the
+//! end of the first (000 §5, DESIGN §5 "Replacement").
+
+use wakeful::{Endpoint, LostReason, NodeDescriptor, Owned, SecurityId, Silence};
+
+use crate::scene::{Cable, Talker, bury, come_to_rest, described_as};
+use crate::support::mesh::{count, listening, mesh};
+use crate::support::raw::{ACK, ADMIT, HELLO, NODE_REQUEST, PROBE, REJECT, STOPPED, ack, head, probe, reply};
+use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawLane, RawNode, node_send};
+use crate::support::{Node, generation, ms, rid, s, settle, until};
+
+/// A node of our own, where it listens, and a raw peer that is ready there and has answered all that it was asked.
+fn served() -> (Node, Endpoint, RawNode) {
+    let (mut node, at) = Node::listens(listening("node"));
+    let mut first = RawNode::enter("peer", &at, &mut node);
+    answer(&mut first, &mut node);
+    node.events();
+    (node, at, first)
+}
+
+/// The same for a raw peer that our node has dialled.
+fn dialled() -> (Node, Endpoint, RawNode) {
+    let mut first = RawNode::listening("peer");
+    let (mut node, at) = Node::listens(listening("node").peer(first.at()));
+    first.admit(&mut node);
+    answer(&mut first, &mut node);
+    node.events();
+    (node, at, first)
+}
+
+/// Answers what the peer was asked last.
+fn answer(peer: &mut RawNode, node: &mut Node) {
+    if let Some(id) = peer.probes().last() {
+        peer.send(APPLICATION, &ack(*id), &[]);
+    }
+    peer.sync(node);
+}
+
+/// Another connection that says it is the same peer.
+fn second(at: &Endpoint, run: u64) -> RawNode {
+    let mut second = RawNode::dialling("peer", at);
+    second.admission.pair += 1;
+    second.admission.generation = run;
+    second
+}
+
+fn say_hello(peer: &RawNode) {
+    peer.send(APPLICATION, &head(HELLO, &peer.body(APPLICATION)), &[]);
+}
+
+/// The descriptor of the raw peer, which says of no endpoint, so that our node does not dial it.
+fn descriptor(run: u64) -> NodeDescriptor {
+    NodeDescriptor { endpoint: None, ..described_as("peer", run, &"tcp://127.0.0.1:9".parse().unwrap()) }
+}
+
+fn describe(node: &mut Node, run: u64) {
+    node.outbox().set_descriptors(&mesh(), &[descriptor(run)]).unwrap();
+}
+
+/// Opens its other lane, to where our node listens.
+fn dial_completion(peer: &mut RawNode, node: &Node) {
+    let bound = node.engine.snapshot().meshes[0].bound.clone().unwrap();
+    let lane = RawLane::dial(COMPLETION, &Endpoint::try_from(&bound.completion).unwrap());
+    peer.lanes[COMPLETION] = Some(lane);
+}
+
+/// The rest of a held peer's handshake, once it may come in.
+fn comes_in(peer: &mut RawNode, node: &mut Node) {
+    peer.wait(node, APPLICATION, ADMIT);
+    dial_completion(peer, node);
+    peer.open_completion();
+    peer.wait(node, COMPLETION, ADMIT);
+    peer.sync(node);
+}
+
+fn is_refused(peer: &mut RawNode, node: &mut Node, reason: u32) {
+    assert_eq!(peer.wait(node, APPLICATION, REJECT).reason(), reason);
+}
+
+/// What is left when nobody but the first peer was ever there.
+fn nobody_was_disturbed(node: &mut Node, first: &mut RawNode) {
+    first.sync(node);
+    assert!(node.events().is_empty());
+    assert_eq!(node.peers(), ["peer"]);
+    assert!(first.lane(APPLICATION).taken(REJECT).is_empty() && first.lane(COMPLETION).taken(REJECT).is_empty());
+}
+
+fn lost(node: &mut Node) -> Vec<LostReason> {
+    let lost = |event| if let Owned::Lost { reason, .. } = event { Some(reason) } else { None };
+    node.events().into_iter().filter_map(lost).collect()
+}
+
+#[test]
+fn a_peer_that_answers_at_once_keeps_its_place_against_a_newer_connection() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        let mut newer = second(&at, 1);
+        say_hello(&newer);
+        // It is asked outside the grid: no virtual time passes.
+        let asked = first.wait(&mut node, APPLICATION, PROBE).number();
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none(), "the newer one waits");
+        first.send(APPLICATION, &ack(asked + 1), &[]);
+        first.sync(&mut node);
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none(), "another ACK settles nothing");
+        first.send(APPLICATION, &ack(asked), &[]);
+        is_refused(&mut newer, &mut node, 10);
+        nobody_was_disturbed(&mut node, &mut first);
+    }
+}
+
+#[test]
+fn a_peer_whose_transport_is_gone_makes_room_at_once() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        let mut newer = second(&at, 1);
+        say_hello(&newer);
+        first.wait(&mut node, APPLICATION, PROBE);
+        first.kill();
+        comes_in(&mut newer, &mut node);
+        let events = node.events();
+        let [Owned::Lost { reason: LostReason::Transport, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert!(node.outbox().is_ready(peer.connection()));
+    }
+}
+
+#[test]
+fn a_peer_that_is_silent_makes_room_when_it_is_judged() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        let mut newer = second(&at, 1);
+        say_hello(&newer);
+        first.wait(&mut node, APPLICATION, PROBE);
+        for _ in 0..14 {
+            node.pass(s(1));
+        }
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none());
+        node.pass(s(1));
+        node.pass(ms(50));
+        assert_eq!(lost(&mut node), [LostReason::Silence(Silence::NoAnswer)]);
+        comes_in(&mut newer, &mut node);
+        assert_eq!(node.peers(), ["peer"]);
+        drop(first);
+    }
+}
+
+#[test]
+fn of_those_that_wait_only_the_newest_comes_in() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        let mut waiting: Vec<RawNode> = (0..3).map(|_| second(&at, 1)).collect();
+        for number in 0..3 {
+            waiting[number].admission.pair += number as u64;
+            say_hello(&waiting[number]);
+            if number > 0 {
+                is_refused(&mut waiting[number - 1], &mut node, 10);
+            } else {
+                first.wait(&mut node, APPLICATION, PROBE);
+            }
+        }
+        until(&mut [&mut node], "the newest waits", |nodes| nodes[0].engine.snapshot().unadmitted == 1);
+        first.kill();
+        comes_in(&mut waiting[2], &mut node);
+        assert_eq!(lost(&mut node), [LostReason::Transport]);
+        assert_eq!(node.peers(), ["peer"]);
+    }
+}
+
+#[test]
+fn one_that_waits_and_goes_leaves_no_trace() {
+    let (mut node, at, mut first) = served();
+    let mut newer = second(&at, 1);
+    say_hello(&newer);
+    first.wait(&mut node, APPLICATION, PROBE);
+    newer.kill();
+    until(&mut [&mut node], "it is gone", |nodes| nodes[0].engine.snapshot().unadmitted == 0);
+    first.kill();
+    until(&mut [&mut node], "the first too", |nodes| nodes[0].engine.snapshot().connections.is_empty());
+    assert_eq!(lost(&mut node), [LostReason::Transport]);
+    assert_eq!(node.engine.snapshot().fenced_open, 0);
+    let mut third = second(&at, 1);
+    third.open(&mut node);
+    assert_eq!(node.peers(), ["peer"]);
+}
+
+#[test]
+fn a_descriptor_of_another_run_ends_the_old_one_and_lets_the_new_one_in_at_once() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        describe(&mut node, 1);
+        first.sync(&mut node);
+        // The new run comes before the registry has said so, and after.
+        let mut newer = second(&at, 2);
+        say_hello(&newer);
+        is_refused(&mut newer, &mut node, 6);
+        nobody_was_disturbed(&mut node, &mut first);
+        describe(&mut node, 2);
+        assert!(node.peers().is_empty(), "readiness is withdrawn at once");
+        node.turn();
+        assert_eq!(lost(&mut node), [LostReason::Unverified]);
+        let mut newer = second(&at, 2);
+        newer.open(&mut node);
+        let events = node.events();
+        assert!(matches!(&events[..], [Owned::Admitted { .. }, Owned::Ready { .. }]), "{events:?}");
+        // Whoever comes with the old generation now is late.
+        let mut late = second(&at, 1);
+        say_hello(&late);
+        is_refused(&mut late, &mut node, 6);
+        assert_eq!(node.peers(), ["peer"]);
+        drop(first);
+    }
+}
+
+#[test]
+fn one_that_waits_comes_in_when_the_descriptor_names_it() {
+    for first_is in [served, dialled] {
+        let (mut node, at, mut first) = first_is();
+        let mut newer = second(&at, 2);
+        say_hello(&newer);
+        first.wait(&mut node, APPLICATION, PROBE);
+        describe(&mut node, 2);
+        comes_in(&mut newer, &mut node);
+        let events = node.events();
+        let [Owned::Lost { reason: LostReason::Unverified, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(peer.generation(), generation(2));
+    }
+}
+
+#[test]
+fn one_that_waits_is_refused_when_the_descriptor_names_the_first() {
+    let (mut node, at, mut first) = served();
+    let mut newer = second(&at, 2);
+    say_hello(&newer);
+    first.wait(&mut node, APPLICATION, PROBE);
+    describe(&mut node, 1);
+    is_refused(&mut newer, &mut node, 14);
+    nobody_was_disturbed(&mut node, &mut first);
+    first.kill();
+    until(&mut [&mut node], "the end", |nodes| nodes[0].engine.snapshot().connections.is_empty());
+    settle(&mut [&mut node]);
+    assert!(newer.lane(APPLICATION).taken(ADMIT).is_empty());
+}
+
+#[test]
+fn an_impostor_with_another_security_identity_is_refused_and_disturbs_nobody() {
+    for first_is in [served, dialled] {
+        for described in [false, true] {
+            let (mut node, at, mut first) = first_is();
+            if described {
+                describe(&mut node, 1);
+            }
+            for run in [1, 2] {
+                let mut impostor = second(&at, run);
+                impostor.admission.security = "mallory".to_owned();
+                say_hello(&impostor);
+                is_refused(&mut impostor, &mut node, 4);
+                assert!(first.probes().is_empty(), "nobody is asked for an impostor's sake");
+                // Nor does the lane that it was never given help it.
+                impostor.admission.pair = first.admission.pair;
+                dial_completion(&mut impostor, &node);
+                impostor.open_completion();
+                let reason = impostor.wait(&mut node, COMPLETION, REJECT).reason();
+                assert!([4, 10, 14].contains(&reason), "{reason}");
+            }
+            nobody_was_disturbed(&mut node, &mut first);
+        }
+    }
+}
+
+#[test]
+fn a_security_identity_that_the_descriptor_does_not_name_ends_the_connection() {
+    let (mut node, at, mut first) = served();
+    let mallory = SecurityId::new("mallory").unwrap();
+    let other = NodeDescriptor { security: mallory, ..descriptor(1) };
+    node.outbox().set_descriptors(&mesh(), &[other]).unwrap();
+    node.turn();
+    assert_eq!(lost(&mut node), [LostReason::Unverified]);
+    is_refused(&mut first, &mut node, 14);
+    let mut again = second(&at, 1);
+    say_hello(&again);
+    is_refused(&mut again, &mut node, 4);
+}
+
+#[test]
+fn late_records_of_the_old_connection_change_nothing() {
+    let (mut node, at, mut first) = served();
+    let mut newer = second(&at, 2);
+    say_hello(&newer);
+    let asked = first.wait(&mut node, APPLICATION, PROBE).number();
+    describe(&mut node, 2);
+    comes_in(&mut newer, &mut node);
+    let request = node.outbox().request((&mesh(), &rid("peer")), &[b"?"], s(60)).unwrap();
+    node.events();
+    let correlation = newer.wait(&mut node, APPLICATION, NODE_REQUEST).number();
+    for record in [node_send(), probe(7), ack(asked), head(HELLO, &first.body(APPLICATION))] {
+        let parts: &[&[u8]] = if record == node_send() { &[b"late"] } else { &[] };
+        first.send(APPLICATION, &record, parts);
+    }
+    first.send(COMPLETION, &reply(correlation, 0), &[b"late"]);
+    first.update(STOPPED);
+    for _ in 0..3 {
+        settle(&mut [&mut node]);
+        newer.sync(&mut node);
+    }
+    assert!(node.events().is_empty(), "nothing of it is heard");
+    assert_eq!(node.engine.snapshot().requests, 1, "nor does it answer for the new one");
+    for leg in [APPLICATION, COMPLETION] {
+        first.poll();
+        let told: Vec<u32> = first.lane(leg).seen.iter().filter(|seen| seen.command() == REJECT).map(|seen| seen.reason()).collect();
+        assert!(told.len() <= 1 && told.iter().all(|reason| *reason == 14), "{told:?}");
+        assert!(first.lane(leg).taken(ACK).len() <= 2, "its probe is not answered any more");
+    }
+    newer.send(COMPLETION, &reply(correlation, 0), &[b"mine"]);
+    until(&mut [&mut node], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
+    let events = node.events();
+    assert!(matches!(&events[..], [Owned::Replied { request: of, parts }] if *of == request && parts == &[b"mine".to_vec()]), "{events:?}");
+    first.kill();
+    until(&mut [&mut node], "it is gone", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+    assert_eq!(node.peers(), ["peer"]);
+    assert!(node.events().is_empty());
+}
+
+#[test]
+fn a_revision_that_does_not_rise_is_refused_whatever_it_says() {
+    let (mut node, at) = Node::listens(listening("node"));
+    let mut first = RawNode::dialling("peer", &at);
+    first.admission.revision = 5;
+    first.open(&mut node);
+    answer(&mut first, &mut node);
+    node.events();
+    let mut older = second(&at, 1);
+    older.admission.revision = 4;
+    say_hello(&older);
+    is_refused(&mut older, &mut node, 7);
+    let mut other = second(&at, 1);
+    other.admission.revision = 5;
+    other.admission.channels = vec![("work".to_owned(), 1)];
+    say_hello(&other);
+    is_refused(&mut other, &mut node, 11);
+    assert!(first.probes().is_empty(), "nobody is asked for their sake");
+    nobody_was_disturbed(&mut node, &mut first);
+    // Another run's revisions are its own, and a higher one is a newer connection's good right.
+    for (run, revision) in [(2, 1), (1, 6)] {
+        let mut newer = second(&at, run);
+        newer.admission.revision = revision;
+        say_hello(&newer);
+        let asked = first.wait(&mut node, APPLICATION, PROBE).number();
+        first.send(APPLICATION, &ack(asked), &[]);
+        is_refused(&mut newer, &mut node, 10);
+    }
+    nobody_was_disturbed(&mut node, &mut first);
+}
+
+#[test]
+fn the_loss_of_either_lane_ends_the_pair_once_and_leaves_nothing() {
+    for first_is in [served, dialled] {
+        for leg in [APPLICATION, COMPLETION] {
+            let (mut node, at, mut first) = first_is();
+            first.lane(leg).close();
+            until(&mut [&mut node], "readiness is withdrawn", |nodes| nodes[0].ready_peers() == 0);
+            assert!(node.outbox().send((&mesh(), &rid("peer")), &[b"?"]).is_err());
+            until(&mut [&mut node], "told", |nodes| !nodes[0].inbox.events.is_empty());
+            settle(&mut [&mut node]);
+            assert_eq!(lost(&mut node), [LostReason::Transport], "lane {leg}");
+            let mut next = second(&at, 1);
+            next.open(&mut node);
+            assert_eq!(node.peers(), ["peer"]);
+            first.kill();
+            until(&mut [&mut node], "nothing of it is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+            assert_eq!(node.peers(), ["peer"]);
+        }
+    }
+}
+
+#[test]
+fn both_ends_of_a_pair_that_loses_one_lane_say_the_same() {
+    for leg in 0..2 {
+        for dialler in 0..2 {
+            let cables = [Cable::new(), Cable::new()];
+            let [application, completion] = cables.each_ref().map(|cable| cable.endpoint.clone());
+            let names = [["a", "b"], ["b", "a"]][dialler];
+            let (mut there, bound) = Talker::join(listening(names[1]).advertised(application.clone(), completion));
+            let bound = bound.unwrap();
+            cables[0].leads_to(&Endpoint::try_from(&bound.application).unwrap());
+            cables[1].leads_to(&Endpoint::try_from(&bound.completion).unwrap());
+            let (mut here, _) = Talker::join(listening(names[0]));
+            here.dials(&[(&application, None)]);
+            let case = format!("lane {leg}, dialled by {}", names[0]);
+            come_to_rest(&mut [(names[0], &mut here), (names[1], &mut there)], 1, &case);
+            cables[leg].tear();
+            until_told(&mut [&mut here, &mut there], &case);
+            come_to_rest(&mut [(names[0], &mut here), (names[1], &mut there)], 1, &case);
+            for node in [&here, &there] {
+                assert_eq!(node.lost(), [LostReason::Transport], "{case}\n{}", node.story());
+            }
+            bury((here, there, cables));
+        }
+    }
+}
+
+/// Turns both until each has been told that it lost the other.
+fn until_told(nodes: &mut [&mut Talker; 2], case: &str) {
+    for _ in 0..2_000 {
+        if nodes.iter().all(|node| !node.lost().is_empty()) {
+            return;
+        }
+        for node in nodes.iter_mut() {
+            node.step(ms(0));
+        }
+    }
+    panic!("{case}: not told\n{}\n{}", nodes[0].story(), nodes[1].story());
+}
+
+#[test]
+fn what_was_sent_before_an_orderly_close_is_delivered_though_the_close_comes_by_the_other_lane() {
+    for first_is in [served, dialled] {
+        let (mut node, _, mut first) = first_is();
+        for number in 0..1_000_u32 {
+            first.send(APPLICATION, &node_send(), &[&number.to_be_bytes()]);
+        }
+        first.update(STOPPED);
+        until(&mut [&mut node], "the end", |nodes| {
+            count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
+        });
+        first.kill();
+        let events = node.events();
+        let Some((Owned::Lost { reason: LostReason::Orderly, .. }, before)) = events.split_last() else {
+            panic!("{:?}", events.last());
+        };
+        let numbers: Vec<u32> = before.iter().map(|event| match event {
+            Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
+            event => panic!("{event:?}"),
+        }).collect();
+        assert!(numbers.iter().copied().eq(0..1_000), "{} of 1,000", numbers.len());
+        until(&mut [&mut node], "nothing is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+    }
+}
+
+#[test]
+fn an_engine_that_stops_is_heard_out_by_its_peers() {
+    for (stops, stays) in [("a", "b"), ("b", "a")] {
+        for dials in [true, false] {
+            let (mut one, at_one) = Node::listens(listening(stops));
+            let (mut other, at_other) = Node::listens(listening(stays));
+            let (dialler, to) = if dials { (&mut one, at_other) } else { (&mut other, at_one) };
+            let to = wakeful::NodeEndpoint { endpoint: to, rid: None };
+            dialler.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
+            until(&mut [&mut one, &mut other], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
+            settle(&mut [&mut one, &mut other]);
+            other.events();
+            let mut sent = 0;
+            while sent < 500 && one.outbox().send((&mesh(), &rid(stays)), &[b"last words"]).is_ok() {
+                sent += 1;
+            }
+            one.engine.stop(&mut one.inbox);
+            until(&mut [&mut other], "the end", |nodes| {
+                count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
+            });
+            let events = other.events();
+            assert!(matches!(events.last(), Some(Owned::Lost { reason: LostReason::Orderly, .. })));
+            assert_eq!(events.len(), sent + 1, "{stops} stops, {dials}: every word before the last is heard");
+            assert_eq!(sent, 500);
+        }
+    }
+}
