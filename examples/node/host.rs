@@ -4,7 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use wakeful::{ChannelName, Completion, ErrorKind, Event, Host, Outbox, ReplyToken, SendError};
+use wakeful::{
+    ChannelName, Completion, ErrorKind, Event, Host, MeshName, Outbox, ReplyToken, SendError, Target,
+};
 
 use crate::flags::{CommonFlags, Publication};
 use crate::lines::{Lines, failed, lost, texts, whole_ms};
@@ -22,13 +24,15 @@ pub struct Node {
     pub lines: Lines,
     pub echo: bool,
     slow: Duration,
-    pub sends: Option<Sends>,
+    pub sends: Vec<Sends>,
     /// Answers that found no room; they are tried again before each turn.
     unsent: Vec<(ReplyToken, Vec<Vec<u8>>)>,
 }
 
 /// What is sent again and again.
 pub struct Sends {
+    /// The mesh whose channel it is.
+    mesh: Option<MeshName>,
     channel: ChannelName,
     what: Sent,
     /// None in a flood.
@@ -38,13 +42,19 @@ pub struct Sends {
 }
 
 pub enum Sent {
+    Message(String),
     Request { text: String, timeout: Duration },
     Record(Publication),
 }
 
 impl Sends {
     pub fn new(channel: ChannelName, what: Sent, pace: Option<Pace>) -> Self {
-        Self { channel, what, pace, refused: None }
+        Self { mesh: None, channel, what, pace, refused: None }
+    }
+
+    /// The same to a channel of a mesh.
+    pub fn across(self, mesh: MeshName) -> Self {
+        Self { mesh: Some(mesh), ..self }
     }
 
     pub fn next(&self) -> Option<Instant> {
@@ -52,13 +62,45 @@ impl Sends {
     }
 
     fn send(&self, outbox: &mut Outbox<'_>) -> Result<(), SendError> {
+        let target = match &self.mesh {
+            Some(mesh) => Target::MeshChannel(mesh, &self.channel),
+            None => Target::Channel(&self.channel),
+        };
         match &self.what {
-            Sent::Request { text, timeout } => {
-                outbox.request(&self.channel, &[text.as_bytes()], *timeout).map(drop)
-            }
+            Sent::Message(text) => outbox.send(target, &[text.as_bytes()]),
+            Sent::Request { text, timeout } => outbox.request(target, &[text.as_bytes()], *timeout).map(drop),
             Sent::Record(Publication { topic, text }) => {
                 outbox.publish(&self.channel, topic.as_bytes(), &[text.as_bytes()])
             }
+        }
+    }
+
+    /// Sends what is due.
+    fn send_due(&mut self, outbox: &mut Outbox<'_>, now: Instant) {
+        let due = self.pace.as_mut().map_or(FLOOD_PER_TURN, |pace| usize::from(pace.is_due(now)));
+        for _ in 0..due {
+            let refused = self.send(outbox).err();
+            if let Some(error) = refused.filter(|error| self.is_news(*error)) {
+                match self.what {
+                    Sent::Message(_) => eprintln!("the message was not sent: {error}"),
+                    Sent::Request { .. } => eprintln!("the request was not sent: {error}"),
+                    Sent::Record(_) => eprintln!("the record was not published: {error}"),
+                }
+            }
+            self.refused = refused;
+            if refused.is_some() {
+                break;
+            }
+        }
+    }
+
+    /// How long the loop may sleep for its sake.
+    fn sleep_max(&self) -> Duration {
+        match (&self.pace, self.refused) {
+            (None, None) => Duration::ZERO,
+            // No descriptor tells when there is room again.
+            (None, Some(SendError::WouldBlock)) => ROOM_PAUSE,
+            _ => RESPONSE_MAX,
         }
     }
 
@@ -75,39 +117,21 @@ impl Node {
             lines: Lines { topology, began: Instant::now(), closed: false },
             echo: false,
             slow: Duration::from_millis(common.slow),
-            sends: None,
+            sends: Vec::new(),
             unsent: Vec::new(),
         }
     }
 
     /// How long the loop may sleep for all that waits here.
     pub fn sleep_max(&self) -> Duration {
-        let flood = self.sends.as_ref().filter(|sends| sends.pace.is_none());
-        match flood.map(|sends| sends.refused) {
-            Some(None) => Duration::ZERO,
-            // No descriptor tells when there is room again.
-            Some(Some(SendError::WouldBlock)) => ROOM_PAUSE,
-            _ if !self.unsent.is_empty() => ROOM_PAUSE,
-            _ => RESPONSE_MAX,
-        }
+        let unsent = if self.unsent.is_empty() { RESPONSE_MAX } else { ROOM_PAUSE };
+        self.sends.iter().map(Sends::sleep_max).fold(unsent, Duration::min)
     }
 
     /// Sends what is due.
     pub fn send(&mut self, outbox: &mut Outbox<'_>, now: Instant) {
-        let Some(sends) = &mut self.sends else { return };
-        let due = sends.pace.as_mut().map_or(FLOOD_PER_TURN, |pace| usize::from(pace.is_due(now)));
-        for _ in 0..due {
-            let refused = sends.send(outbox).err();
-            if let Some(error) = refused.filter(|error| sends.is_news(*error)) {
-                match sends.what {
-                    Sent::Request { .. } => eprintln!("the request was not sent: {error}"),
-                    Sent::Record(_) => eprintln!("the record was not published: {error}"),
-                }
-            }
-            sends.refused = refused;
-            if refused.is_some() {
-                break;
-            }
+        for sends in &mut self.sends {
+            sends.send_due(outbox, now);
         }
     }
 
@@ -150,13 +174,13 @@ impl Host for Node {
                 });
                 lines.print("refused", line);
             }
-            Event::Message { peer, parts, .. } => {
+            Event::Message { peer, channel, parts } => {
                 thread::sleep(self.slow);
-                lines.peer("message", peer, json!({ "parts": texts(parts) }));
+                lines.peer("message", peer, json!({ "channel": channel, "parts": texts(parts) }));
             }
-            Event::Request { peer, parts, token, .. } => {
+            Event::Request { peer, channel, parts, token } => {
                 thread::sleep(self.slow);
-                lines.peer("request", peer, json!({ "parts": texts(parts) }));
+                lines.peer("request", peer, json!({ "channel": channel, "parts": texts(parts) }));
                 self.answer(token, parts.iter().map(<[u8]>::to_vec).collect(), outbox);
             }
             Event::Completed { outcome, .. } => {

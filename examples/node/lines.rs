@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wakeful::{Failure, LastFailure, ListenerStatus, LostReason, Parts, Peer, Rid, Snapshot, Source};
+use wakeful::{
+    Failure, LastFailure, ListenerStatus, LostReason, MeshStatus, NodeStatus, Parts, Peer, Rid, Snapshot,
+    Source,
+};
 
 /// Standard output, one JSON object a line, flushed.
 pub struct Lines {
@@ -70,6 +73,7 @@ impl Lines {
             "host": format!("{:?}", seen.host), "pressure": format!("{:?}", seen.pressure), "stalls": seen.stalls, "unwatched_ms": whole_ms(seen.unwatched),
             "longest_gap_ms": whole_ms(seen.longest_gap), "intents": intents.collect::<Vec<_>>(),
             "servers": listeners(&seen.servers), "publishers": listeners(&seen.publishers),
+            "meshes": seen.meshes.iter().map(mesh).collect::<Vec<_>>(),
             "connections": connections.collect::<Vec<_>>(), "sources": sources.collect::<Vec<_>>(),
             "fenced_open": seen.fenced_open, "unadmitted": seen.unadmitted, "requests": seen.requests,
             "replies": seen.replies, "contexts": seen.contexts,
@@ -81,6 +85,22 @@ impl Lines {
         });
         self.print("snapshot", line);
     }
+}
+
+/// One mesh, and who is known of it.
+fn mesh(seen: &MeshStatus) -> Value {
+    let node = |each: &NodeStatus| {
+        json!({
+            "rid": rid_text(&each.rid), "ready": each.is_ready,
+            "dialler": each.dialler.map(|dialler| format!("{dialler:?}")),
+        })
+    };
+    let bound = seen.bound.as_ref();
+    json!({
+        "name": seen.mesh.as_str(), "endpoint": bound.map(|bound| bound.application.as_str()),
+        "completion": bound.map(|bound| bound.completion.as_str()),
+        "nodes": seen.nodes.iter().map(node).collect::<Vec<_>>(),
+    })
 }
 
 /// Why a connection ended, by the name that the API gives it.

@@ -4,6 +4,9 @@
 //! ```text
 //! cargo run --example node -- server --channel orders --bind tcp://127.0.0.1:5555 --echo
 //! cargo run --example node -- client --channel orders --connect tcp://127.0.0.1:5555 --request hello --every 500
+//! cargo run --example node -- mesh --mesh lobby --rid a --serve matches --echo \
+//!     --bind tcp://127.0.0.1:5557 --bind-completion tcp://127.0.0.1:5558
+//! cargo run --example node -- mesh --mesh lobby --rid b --connect tcp://127.0.0.1:5557 --request matches=hello
 //! cargo run --example node -- publisher --channel ticks --bind tcp://127.0.0.1:5556 --publish EUR=1.1 --every 500
 //! cargo run --example node -- subscriber --channel ticks --connect tcp://127.0.0.1:5556 --subscribe EUR
 //! ```
@@ -15,7 +18,7 @@
 //! | `missed` | these and `asks` |
 //! | `lost` | these and `reason` |
 //! | `refused` (an attempt to connect failed) | `topology`, `name`, `endpoint`, `reason` |
-//! | `message`, `request` | `topology`, `name`, `rid`, `parts` (texts) |
+//! | `message`, `request` | `topology`, `name`, `rid`, `channel` (null: sent to this node itself), `parts` (texts) |
 //! | `completed` | `outcome`, `parts` |
 //! | `publisher_ready`, `publisher_lost` | `topology`, `name`, `rid` (null if unknown), `endpoint`; when lost `reason` |
 //! | `published` | these and `topic`, `parts` |
@@ -25,6 +28,7 @@
 //!
 //! Commands: `drain`, `pause`, `run`, `weight CHANNEL N`, `snapshot`, `stop`.
 // ci: server --channel orders --bind tcp://127.0.0.1:0 --for 2 --report 500
+// ci: mesh --mesh lobby --rid a --bind tcp://127.0.0.1:0 --bind-completion tcp://127.0.0.1:0 --serve matches --echo --request matches=hello --every 500 --for 2
 // ci: publisher --channel ticks --bind tcp://127.0.0.1:0 --publish EUR=1.1 --every 100 --for 2 --report 500
 #![allow(clippy::disallowed_methods, reason = "a host has its own clock")]
 
@@ -108,8 +112,11 @@ fn run(role: Role) -> Result<(), Box<dyn Error>> {
         node.answer_left(&mut engine.outbox());
         node.send(&mut engine.outbox(), now);
 
-        let timers = [end, report.as_ref().map(|pace| pace.next), node.sends.as_ref().and_then(Sends::next)];
-        let next = timers.into_iter().flatten().min().map_or(RESPONSE_MAX, |at| at.duration_since(now));
+        let timers = [end, report.as_ref().map(|pace| pace.next)].into_iter().flatten();
+        let next = timers
+            .chain(node.sends.iter().filter_map(Sends::next))
+            .min()
+            .map_or(RESPONSE_MAX, |at| at.duration_since(now));
         engine.wait(Some(next.min(node.sleep_max())));
         engine.turn(&mut node);
     }
@@ -165,5 +172,5 @@ fn set_weight(engine: &mut Engine, channel: &str, weight: &str) -> Result<(), St
     if engine.outbox().set_weight(&name, weight) {
         return Ok(());
     }
-    Err(format!("no server of channel {channel} is here"))
+    Err(format!("channel {channel} is not served here"))
 }
