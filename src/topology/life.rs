@@ -219,10 +219,11 @@ pub(super) fn give_up(core: &mut Core, index: u32, reason: LostReason) {
     }
 }
 
-/// How a connection ends that this side gives up. One that is read out has its reason already, and of one that never was
-/// admitted the host hears nothing.
+/// How a connection ends that this side gives up. One that is read out has its reason already. Of one that never was
+/// admitted the host hears nothing, and of a mesh node's own one neither: it was told of no peer.
 fn given_up(connection: &Connection, reason: LostReason) -> End {
     match connection.phase {
+        _ if matches!(connection.side, Side::Own) => End::Unadmitted,
         Phase::Admitted | Phase::Ready => End::Lost(reason),
         Phase::ReadingOut(reason) => End::Lost(reason),
         _ => End::Unadmitted,

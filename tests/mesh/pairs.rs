@@ -3,7 +3,7 @@
 use wakeful::{LostReason, Owned};
 
 use crate::support::mesh::{application, count, listening, mesh_pair, plain};
-use crate::support::{Node, ms, pass_all, s, settle, until};
+use crate::support::{Node, ms, pass_all, rid, s, settle, until};
 
 #[test]
 fn both_lanes_are_admitted_and_each_side_is_told_once() {
@@ -31,6 +31,16 @@ fn a_node_that_stops_is_lost_in_order_at_once() {
     let events = b.events();
     assert!(matches!(&events[..], [Owned::Lost { reason: LostReason::Orderly, .. }]), "{events:?}");
     assert_eq!(b.engine.snapshot().connections.len(), 0);
+}
+
+#[test]
+fn a_node_that_stops_is_not_told_that_it_lost_itself() {
+    let (mut a, mut b) = mesh_pair();
+    b.engine.stop(&mut b.inbox);
+    let events = b.events();
+    let [Owned::Lost { peer, reason: LostReason::Stopped }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(peer.rid(), &rid("a"));
+    a.engine.stop(&mut a.inbox);
 }
 
 #[test]
