@@ -4,6 +4,8 @@
 
 #[path = "node/fanout.rs"]
 mod fanout;
+#[path = "node/mesh.rs"]
+mod mesh;
 #[path = "node/process.rs"]
 mod process;
 mod support;
@@ -55,7 +57,7 @@ fn meet(server: &mut Node, peers: &mut [Node]) {
 fn bad_flags_get_one_line_that_says_what_and_why_and_exit_2() {
     let cases = [
         ("", "subcommand"),
-        ("mesh --mesh m", "mesh"),
+        ("ring --ring r", "ring"),
         ("server", "--channel"),
         ("server --channel c --bind tcp://localhost:5555", "literal IP address"),
         ("server --channel c --bind udp://127.0.0.1:5555", "tcp:// or ipc://"),
@@ -70,6 +72,22 @@ fn bad_flags_get_one_line_that_says_what_and_why_and_exit_2() {
         ("client --channel c --connect tcp://127.0.0.1:1 --every 5", "--request"),
         ("client --channel c --connect tcp://127.0.0.1:1 --timeout 0 --request x", "1.."),
         ("client --channel c --connect tcp://127.0.0.1:1 --connect tcp://127.0.0.1:1", "named twice"),
+        ("mesh --mesh m", "--rid"),
+        ("mesh --mesh= --rid r", "empty"),
+        ("mesh --mesh m --rid r --generation 0", "zero"),
+        ("mesh --mesh m --rid r --bind tcp://127.0.0.1:0", "--bind-completion"),
+        ("mesh --mesh m --rid r --bind-completion tcp://127.0.0.1:0", "--bind <EP>"),
+        ("mesh --mesh m --rid r --bind tcp://0.0.0.0:0 --bind-completion tcp://0.0.0.0:0", "dialled"),
+        ("mesh --mesh m --rid r --connect tcp://127.0.0.1:1 --connect tcp://127.0.0.1:1", "named twice"),
+        ("mesh --mesh m --rid r --serve =1", "empty"),
+        ("mesh --mesh m --rid r --serve c=10001", "10000"),
+        ("mesh --mesh m --rid r --serve c=many", "whole number"),
+        ("mesh --mesh m --rid r --serve c --serve c=1", "twice"),
+        ("mesh --mesh m --rid r --role boss", "none, client, server"),
+        ("mesh --mesh m --rid r --send c", "a channel, a = and a text"),
+        ("mesh --mesh m --rid r --request =text", "empty"),
+        ("mesh --mesh m --rid r --every 5", "--request"),
+        ("mesh --mesh m --rid r --flood", "--send or --request"),
         ("publisher --channel c", "--bind"),
         ("publisher --channel= --bind tcp://127.0.0.1:0", "empty"),
         ("publisher --channel c --bind tcp://127.0.0.1:0 --publish EUR", "a topic, a = and a text"),
