@@ -3,7 +3,8 @@
 //!   where both do
 //! * `trips`: round trips of requests from node to node, beside a raw loop over the same four ROUTER sockets (requests by
 //!   the one pair of them, replies by the other), alternating
-//! * `flood`: round trips of two quiet nodes to a third, alone and while a fourth floods it, alternating
+//! * `flood`: round trips of two quiet nodes to a third, alone, beside a flood of others, and while a neighbour floods it,
+//!   alternating
 //!
 //! `cargo bench --bench mesh` measures, `-- --only PART` one of them, `--rounds N` in so many rounds, `--seconds N` with
 //! so long a flood in each. Under `cargo test` it runs tiny.
