@@ -80,7 +80,9 @@ impl Lines {
             "counters": {
                 "late_replies": counted.late_replies, "misdirected": counted.misdirected,
                 "unadmitted": counted.unadmitted, "unsubscribed": counted.unsubscribed, "protocol_errors": counted.protocol_errors,
-                "refused": counted.refused,
+                "refused": counted.refused, "strangers": counted.strangers, "lost_orderly": counted.lost_orderly,
+                "lost_transport": counted.lost_transport, "lost_silence": counted.lost_silence,
+                "lost_otherwise": counted.lost_otherwise,
             },
         });
         self.print("snapshot", line);

@@ -1,5 +1,7 @@
 //! The guide: it starts the processes, freezes and kills them, and checks what they say.
 
+mod lobby;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
@@ -9,7 +11,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,6 +26,8 @@ pub fn lead() -> Result<bool, Box<dyn Error>> {
     guide.freeze_two();
     guide.sleep_and_wake();
     guide.kill_a_client()?;
+    guide.gather()?;
+    guide.freeze_one_and_kill_one()?;
     println!();
     if guide.broken == 0 {
         println!("Everything held. It took {} s.", guide.began.elapsed().as_secs());
@@ -74,11 +78,13 @@ struct Guide {
     began: Instant,
     act: Instant,
     processes: BTreeMap<String, Child>,
+    /// What hears them; each ends when its process does.
+    readers: Vec<JoinHandle<()>>,
     ear: Sender<(String, String)>,
     lines: Receiver<(String, String)>,
     /// All that was said in this act.
     said: Vec<Said>,
-    /// Where the server and the publishers listen.
+    /// Where those listen that do.
     endpoints: BTreeMap<String, String>,
     interrupted: Arc<AtomicBool>,
     broken: u32,
@@ -94,6 +100,7 @@ impl Guide {
             began: now,
             act: now,
             processes: BTreeMap::new(),
+            readers: Vec::new(),
             ear,
             lines,
             said: Vec::new(),
@@ -203,12 +210,9 @@ impl Guide {
     fn kill_a_client(&mut self) -> Result<(), Box<dyn Error>> {
         self.begin("A client is killed");
         println!("dora is killed (SIGKILL). The system closes her connection, so no deadline is needed.");
-        self.signal("dora", Signal::KILL);
+        self.kill("dora")?;
         let lost = self.wait_until(5, |said| said.is(SERVER, &["lost", "dora", "transport"]));
         self.check(lost.is_some_and(|at| at < Duration::from_secs(1)), "the server knows at once");
-        if let Some(mut dora) = self.processes.remove("dora") {
-            dora.wait()?;
-        }
         let from = self.act.elapsed();
         self.start_client("dora")?;
         let ready = self.wait_until(10, |said| said.at > from && said.is(SERVER, &["ready", "dora"]));
@@ -237,13 +241,13 @@ impl Guide {
         let stdout = process.stdout.take().ok_or("no standard output")?;
         self.processes.insert(name.to_owned(), process);
         let (name, ear) = (name.to_owned(), self.ear.clone());
-        thread::spawn(move || {
+        self.readers.push(thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if ear.send((name.clone(), line)).is_err() {
                     return;
                 }
             }
-        });
+        }));
         Ok(())
     }
 
@@ -271,6 +275,14 @@ impl Guide {
                 .is_some_and(|pid| kill_process(pid, signal).is_ok())
         });
         assert!(sent, "{name} takes no signal");
+    }
+
+    fn kill(&mut self, name: &str) -> Result<(), Box<dyn Error>> {
+        self.signal(name, Signal::KILL);
+        if let Some(mut process) = self.processes.remove(name) {
+            process.wait()?;
+        }
+        Ok(())
     }
 
     fn signal_all(&self, names: &[String], signal: Signal) {
@@ -337,7 +349,10 @@ impl Guide {
         let requests: u64 = CLIENTS.iter().map(|name| newest(name, "answered", name)).sum();
         let prices: u64 = PUBLISHERS.iter().map(|name| newest(SUBSCRIBER, "heard", name)).sum();
         let seconds = self.act.elapsed().as_secs();
-        if requests == 0 {
+        let shared = self.shared();
+        if shared > 0 {
+            println!("  {seconds:>3} s      ... so far {shared} requests answered");
+        } else if requests == 0 {
             println!("  {seconds:>3} s      ... nobody says anything");
         } else {
             println!(
@@ -381,6 +396,17 @@ impl Guide {
         }
     }
 
+    /// Ends all processes, and hears what they still had to say, so that no later act does.
+    fn dismiss(&mut self) {
+        self.end_processes();
+        self.processes.clear();
+        self.endpoints.clear();
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        while self.lines.try_recv().is_ok() {}
+    }
+
     fn check(&mut self, holds: bool, what: &str) {
         println!("  [{}] {what}", if holds { "ok" } else { "BROKEN" });
         self.broken += u32::from(!holds);
@@ -404,7 +430,8 @@ fn narrate(said: &Said) {
     let words: Vec<&str> = said.words.iter().map(String::as_str).collect();
     let line = match words[..] {
         ["listens", endpoint] => format!("listens at {endpoint}"),
-        ["ready", whom] => format!("{whom} is ready"),
+        ["ready", whom] | ["ready", whom, "1"] => format!("{whom} is ready"),
+        ["ready", whom, run] => format!("{whom} is ready, in run {run}"),
         ["missed", whom, "1"] => format!("early warning: {whom} left a question unanswered for 5 s"),
         ["missed", whom, asks] => format!("early warning: {whom} has now left {asks} questions unanswered"),
         ["lost", whom, "silence"] => format!("verdict: {whom} is lost, for silence"),

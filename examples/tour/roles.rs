@@ -1,6 +1,6 @@
 //! The processes that embed the engine. Each says what it sees in one short line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wakeful::{
-    ChannelName, Client, Completion, Config, Engine, Event, Generation, LostReason, Outbox, Publisher,
-    PublisherDescriptor, Rid, Server, Subscriber,
+    ChannelName, Client, Completion, Config, Engine, Event, Generation, LostReason, MeshName, MeshNode,
+    Outbox, Publisher, PublisherDescriptor, Rid, Server, Subscriber, Weight,
 };
 
 use crate::SERVER;
 
 const CHANNEL: &str = "prices";
+const MESH: &str = "compass";
 
 /// Answers every request, until standard input ends.
 pub fn server() -> Result<(), Box<dyn Error>> {
@@ -130,6 +131,63 @@ pub fn subscriber(publishers: &[&str]) -> Result<(), Box<dyn Error>> {
             second = Instant::now();
             for (topic, count) in &heard {
                 say(&format!("heard {} {count}", String::from_utf8_lossy(topic)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Is a node of the mesh, in the run of this number: asks the channel ten times a second and is one of those that answer
+/// it, until standard input ends.
+pub fn node(name: &str, run: &str, bind: &str, others: &[&str]) -> Result<(), Box<dyn Error>> {
+    let (mesh, channel) = (MeshName::new(MESH)?, ChannelName::new(CHANNEL)?);
+    let mut wish = MeshNode::new(mesh.clone(), Rid::new(name)?)
+        .generation(Generation::new(run.parse()?)?)
+        .listen(bind.parse()?, "tcp://127.0.0.1:0".parse()?)
+        .serve(channel.clone(), Weight::new(100)?);
+    for other in others {
+        wish = wish.peer(other.parse()?);
+    }
+    let mut engine = Engine::new(Config::default())?;
+    let bound = engine.join(wish)?.ok_or("it listens nowhere")?;
+    say(&format!("listens {}", bound.application.as_str()));
+
+    let mut asked = HashMap::new();
+    // From whom how many answers came in this second, and how long the slowest took.
+    let mut got: BTreeMap<Vec<u8>, (u32, Duration)> = BTreeMap::new();
+    let (mut tenth, mut second) = (Instant::now(), Instant::now());
+    let guide_gone = input_ended();
+    while !guide_gone.load(Ordering::Relaxed) {
+        engine.wait(Some(Duration::from_millis(20)));
+        engine.turn(&mut |event: Event<'_>, outbox: &mut Outbox<'_>| match event {
+            Event::Request { token, .. } => {
+                let _ = outbox.reply(token, &[name.as_bytes()]);
+            }
+            Event::Completed { request, outcome } => {
+                let took = asked.remove(&request).map_or(Duration::ZERO, |at: Instant| at.elapsed());
+                if let Completion::Reply(parts) = outcome {
+                    let (count, slowest) = got.entry(parts.get(0).unwrap_or_default().to_vec()).or_default();
+                    *count += 1;
+                    *slowest = took.max(*slowest);
+                } else {
+                    say("unanswered");
+                }
+            }
+            Event::Ready { peer } => say(&format!("ready {} {}", peer.rid(), peer.generation())),
+            other => say_who(&other),
+        });
+        if tenth.elapsed() >= Duration::from_millis(100) {
+            tenth = Instant::now();
+            let sent = engine.outbox().request((&mesh, &channel), &[b"price?"], Duration::from_secs(2));
+            if let Ok(request) = sent {
+                asked.insert(request, Instant::now());
+            }
+        }
+        if second.elapsed() >= Duration::from_secs(1) {
+            second = Instant::now();
+            for (whom, (count, slowest)) in &mut got {
+                say(&format!("got {} {count} {}", String::from_utf8_lossy(whom), slowest.as_millis()));
+                (*count, *slowest) = (0, Duration::ZERO);
             }
         }
     }

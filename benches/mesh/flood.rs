@@ -1,0 +1,197 @@
+//! What a flooding neighbour does to the others. One node, the hub, is dialled by a flooder and by a quiet node, so that
+//! those two share its ROUTER, and dials another quiet one, whose lane is its own. The quiet ones ask it in turn, one
+//! request a millisecond together. A rotation is the hub's: from one turn to the next while the flooder is served.
+//!
+//! A flood takes processors too, from everybody. So the quiet ones ask three times: alone, while the flooder floods a node
+//! that they know nothing of, and while it floods the hub.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wakeful::SendError;
+
+use crate::node::{Node, listening, mesh, plain, rid};
+use crate::support::histogram::Histogram;
+use crate::{at, micros, spread};
+
+const PACE: Duration = Duration::from_millis(1);
+/// The sleep of whoever has nothing to do.
+const SLEEP_MAX: Duration = Duration::from_millis(5);
+/// What the others' p99 may come to, as a share of what it was, beside one rotation.
+const MOVED_MAX: f64 = 1.2;
+const HUB: usize = 2;
+/// Whom the flooder floods in each phase.
+const FLOODED: [Option<&str>; 3] = [None, Some("another"), Some("hub")];
+const QUIET: [&str; 2] = ["behind its ROUTER", "on a lane of its own"];
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// The phase, a place in `FLOODED`.
+    phase: AtomicUsize,
+    /// Records of the flood that the hub took.
+    taken: AtomicU64,
+    rotations: Mutex<Histogram>,
+}
+
+/// What a thread does with its node.
+type Part = fn(Node, &Shared);
+
+/// The quiet nodes' round trips in one phase, sorted.
+type Trips = [Vec<Duration>; 2];
+
+/// One round of all phases.
+struct Round {
+    phases: [Trips; FLOODED.len()],
+    /// Its p99 while the hub is flooded.
+    rotation: Duration,
+    /// Records of the flood that the hub took, a second.
+    rate: f64,
+}
+
+pub fn measure(span: Duration, rounds: usize) {
+    let shared = Arc::new(Shared::default());
+    let (lane, lane_at) = Node::join(listening("lane"));
+    let (hub, hub_at) = Node::join(listening("hub").peer(lane_at.unwrap()));
+    let hub_at = hub_at.unwrap();
+    let (beside, _) = Node::join(plain("beside").peer(hub_at.clone()));
+    let (another, another_at) = Node::join(listening("another"));
+    let (flooder, _) = Node::join(plain("flooder").peer(hub_at).peer(another_at.unwrap()));
+    let parts: [(Node, Part); 3] = [(hub, be_hub), (another, be_another), (flooder, be_flooder)];
+    let threads = parts.map(|(node, be)| {
+        let shared = shared.clone();
+        thread::spawn(move || be(node, &shared))
+    });
+    let mut quiet = [beside, lane];
+    for node in &mut quiet {
+        node.await_ready(1);
+    }
+    ask(&mut quiet, span.min(Duration::from_millis(200)));
+    let all: Vec<Round> = (0..rounds).map(|_| round(&mut quiet, &shared, span)).collect();
+    shared.stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(quiet.iter().all(|node| node.seen.lost == 0), "nobody may be lost");
+    tell(&all, span);
+}
+
+fn round(quiet: &mut [Node; 2], shared: &Shared, span: Duration) -> Round {
+    let taken = shared.taken.load(Ordering::Relaxed);
+    let phases = std::array::from_fn(|phase| {
+        shared.phase.store(phase, Ordering::Relaxed);
+        *shared.rotations.lock().unwrap() = Histogram::default();
+        ask(quiet, span)
+    });
+    let rotation = shared.rotations.lock().unwrap().at(0.99);
+    let rate = (shared.taken.load(Ordering::Relaxed) - taken) as f64 / span.as_secs_f64();
+    shared.phase.store(0, Ordering::Relaxed);
+    // What is still queued is taken before the next round.
+    ask(quiet, span.min(Duration::from_millis(100)));
+    Round { phases, rotation, rate }
+}
+
+/// The quiet nodes ask the hub in turn.
+fn ask(quiet: &mut [Node; 2], span: Duration) -> Trips {
+    let (mesh, hub) = (mesh(), rid("hub"));
+    let mut trips = Trips::default();
+    let end = Instant::now() + span;
+    while Instant::now() < end {
+        for (node, times) in quiet.iter_mut().zip(&mut trips) {
+            let next = Instant::now() + PACE;
+            times.push(node.trip(&mesh, &hub));
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    }
+    for times in &mut trips {
+        times.sort_unstable();
+    }
+    trips
+}
+
+fn be_hub(mut hub: Node, shared: &Shared) {
+    let mut began = Instant::now();
+    let mut was_served = false;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if was_served {
+            shared.rotations.lock().unwrap().add(now - began);
+        }
+        began = now;
+        let before = hub.seen.messages;
+        let report = hub.engine.turn(&mut hub.seen);
+        // With work left it was the flooder's share that ended the turn, not the flood.
+        was_served = hub.seen.messages > before && report.work_left;
+        shared.taken.store(hub.seen.messages, Ordering::Relaxed);
+        if !report.work_left {
+            hub.engine.wait(Some(SLEEP_MAX));
+        }
+    }
+}
+
+fn be_another(mut another: Node, shared: &Shared) {
+    while !shared.stop.load(Ordering::Relaxed) {
+        another.step(SLEEP_MAX);
+    }
+}
+
+fn be_flooder(mut flooder: Node, shared: &Shared) {
+    let mesh = mesh();
+    let victims = FLOODED.map(|name| name.map(rid));
+    flooder.await_ready(2);
+    while !shared.stop.load(Ordering::Relaxed) {
+        let Some(to) = &victims[shared.phase.load(Ordering::Relaxed)] else {
+            flooder.step(SLEEP_MAX);
+            continue;
+        };
+        // As many as find room, then a turn, so that it answers the hub's asks.
+        let sent = (0..1_000).try_for_each(|_| flooder.engine.outbox().send((&mesh, to), &[&[7_u8; 64]]));
+        match sent {
+            Ok(()) => flooder.step(Duration::ZERO),
+            Err(SendError::WouldBlock) => flooder.step(PACE),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn tell(all: &[Round], span: Duration) {
+    let rounds = all.len();
+    println!(
+        "\nround trips of quiet nodes to a hub, microseconds: min / median / max of {rounds} rounds of {} s",
+        span.as_secs_f64()
+    );
+    println!(
+        "{:>22} {:>5} {:>28} {:>28} {:>28}",
+        "quiet node", "", "alone", "another is flooded", "hub is flooded"
+    );
+    for (number, name) in QUIET.into_iter().enumerate() {
+        for (what, percent) in [("p50", 50), ("p99", 99)] {
+            print!("{name:>22} {what:>5}");
+            for phase in 0..FLOODED.len() {
+                let value = |round: &Round| micros(at(&round.phases[phase][number], percent));
+                print!(" {:>28}", spread(all.iter().map(value), 1));
+            }
+            println!();
+        }
+    }
+    let rotations = spread(all.iter().map(|round| micros(round.rotation)), 1);
+    let rates = spread(all.iter().map(|round| round.rate / 1e3), 1);
+    println!("{:>22} {:>5} {:>28} {:>28} {rotations:>28}", "rotation of the hub", "p99", "", "");
+    println!("{:>22} {:>5} {:>28} {:>28} {rates:>28}", "flood", "krec/s", "", "");
+    for (number, name) in QUIET.into_iter().enumerate() {
+        for (phase, beside) in ["alone", "another is flooded"].into_iter().enumerate() {
+            let p99 = |round: &Round, phase: usize| at(&round.phases[phase][number], 99);
+            let holds =
+                |round: &&Round| p99(round, HUB) <= p99(round, phase).mul_f64(MOVED_MAX) + round.rotation;
+            let ratio = |round: &Round| micros(p99(round, HUB)) / micros(p99(round, phase));
+            println!(
+                "p99 {name}, hub is flooded / {beside}: {}; within 20 % and a rotation in {} of {rounds} rounds",
+                spread(all.iter().map(ratio), 3),
+                all.iter().filter(holds).count()
+            );
+        }
+    }
+}
