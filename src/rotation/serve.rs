@@ -101,10 +101,10 @@ impl Serving {
         self.in_company |= index != self.first_reader;
     }
 
-    /// Whether one peer alone has input behind the lane. ZeroMQ's fair queue alternates between those that have, so two
+    /// Whether this peer alone has input behind the lane. ZeroMQ's fair queue alternates between those that have, so two
     /// records in a row show it.
-    fn has_one_reader(&self) -> bool {
-        self.reads >= 2 && !self.in_company
+    fn reads_only(&self, index: u32) -> bool {
+        self.first_reader == index && self.reads >= 2 && !self.in_company
     }
 }
 
@@ -237,7 +237,7 @@ impl<R> Rotation<R> {
             lane.held.push(&mut self.peers, key.index);
         }
         if let Some(cap) = spent {
-            self.stop_spent(index, cap);
+            self.stop_spent(key.index, cap);
         }
         let lane = &self.lanes[index as usize];
         if lane.pause.is_some() {
@@ -282,9 +282,9 @@ impl<R> Rotation<R> {
         self.report.bytes += bytes;
         let Some(peer) = peer_mut(&mut self.peers, key) else { return self.meter.step() };
         peer.counters.served += 1;
-        let (lane, stride) = (peer.lane, peer.stride);
+        let stride = peer.stride;
         if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Record { bytes }) {
-            self.stop_spent(lane, cap);
+            self.stop_spent(key.index, cap);
         }
         self.meter.step_handled(key, bytes, stride)
     }
@@ -297,11 +297,11 @@ impl<R> Rotation<R> {
             peer.stride = reading.stride;
             let time = reading.each * run.len() as u64;
             if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Time(time)) {
-                spent = Some((peer.lane, cap));
+                spent = Some((run[0].index, cap));
             }
         }
-        if let Some((lane, cap)) = spent {
-            self.stop_spent(lane, cap);
+        if let Some((index, cap)) = spent {
+            self.stop_spent(index, cap);
         }
         if self.meter.now() >= self.turn_end {
             self.stop(Stop::TurnTime);
@@ -319,10 +319,12 @@ impl<R> Rotation<R> {
         }
     }
 
-    /// Stops the lane being served whose peer has had its share, if nobody else has anything to be read there.
-    fn stop_spent(&mut self, lane: u32, cap: Cap) {
+    /// Stops the lane being served if this peer of it, which has had its share, is the only one that has anything to be
+    /// read there.
+    fn stop_spent(&mut self, index: u32, cap: Cap) {
+        let lane = self.peers[index as usize].lane;
         let Some(serving) = self.serving.as_ref().filter(|serving| serving.lane == lane) else { return };
-        if self.lanes[lane as usize].is_dedicated() || serving.has_one_reader() {
+        if self.lanes[lane as usize].is_dedicated() || serving.reads_only(index) {
             self.stop(Stop::Capped(cap));
         }
     }

@@ -206,6 +206,24 @@ fn a_flooder_alone_behind_a_shared_lane_is_capped_like_one_on_a_lane_of_its_own(
 }
 
 #[test]
+fn who_alone_is_read_is_not_stopped_by_the_share_of_one_whose_hold_was_served() {
+    let mut world = World::new(CAPS);
+    let (lane, reader) = shared(&mut world, 2);
+    let held = reader + 1;
+    // Both are known to be fast; then ten slow records are left in the hold.
+    world.send(reader, 20, 10, 100);
+    world.send(held, 64, 10, 100);
+    world.send(held, 10, 10, 100_000);
+    world.turn();
+    assert_eq!(world.holding(held).records, 10);
+    // They are measured together with the first six of the reader's, and of these sixteen they pay the larger part.
+    world.send(reader, 60, 10, 100);
+    assert_eq!(total(&world.turn(), reader), 60);
+    assert_eq!((world.counters(held).capped_by_time, world.counters(reader).capped_by_time), (1, 0));
+    assert_eq!(world.stopped(lane), Some(Stop::Empty));
+}
+
+#[test]
 fn behind_a_shared_lane_a_quiet_peer_gets_its_whole_64_beside_a_flooder() {
     let mut world = World::new(CAPS);
     let (lane, flooder) = shared(&mut world, 2);
