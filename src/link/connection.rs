@@ -92,9 +92,10 @@ pub enum LostReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nobody answers at the endpoint, or the connection ended before it was admitted.
+    /// Nobody answers at the endpoint, or the connection ended before it was admitted: that is also how it looks where a
+    /// ZeroMQ socket of a kind that does not fit answers.
     Unreachable,
-    /// What answers there does not speak ZeroMQ, or not with a fitting socket.
+    /// What answers there does not speak ZeroMQ.
     NotZeroMq,
     /// It was not admitted within 20 s of watched time, or no first record of a publisher came.
     TimedOut,
@@ -130,7 +131,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreachable => "unreachable",
-            Self::NotZeroMq => "what answers speaks no ZeroMQ that fits",
+            Self::NotZeroMq => "what answers speaks no ZeroMQ",
             Self::TimedOut => "no admission or first record in time",
             Self::Refused(reason) => return write!(f, "refused: {reason}"),
             Self::Unexpected(reason) => return write!(f, "not what was expected: {reason}"),

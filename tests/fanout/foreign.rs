@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use wakeful::{LostReason, Silence, Subscriber};
 
 use crate::support::{Node, ms, s};
-use crate::ticks::{Record, Stage, ticks};
+use crate::ticks::{PAYLOAD, Record, Stage, TOPIC, ticks};
 
 /// Binds, says where, and publishes one record for each line it is given: frames in hex, with spaces between them.
 const SCRIPT: &str = "
@@ -108,4 +108,29 @@ fn a_plain_pyzmq_publisher_stays_with_traffic_and_is_lost_without() {
     stage.follow(last + s(20));
     assert_eq!(stage.lost(), [(last + s(15), 0, LostReason::Silence(Silence::NoRecord))]);
     assert_eq!(stage.became_ready().len(), 1);
+}
+
+/// What breaks the beacon's topic ends it at once, as often as it does so; the next socket is ready on a record of its own.
+#[test]
+fn a_plain_pyzmq_publisher_that_breaks_the_beacons_topic_is_lost_and_heard_on_a_new_socket() {
+    let Some((mut snake, mut stage)) = heard() else { return };
+    let broken: [&[&[u8]]; 4] =
+        [&[TOPIC], &[TOPIC, b"\x5A\x46\x01\x02"], &[TOPIC, b"", PAYLOAD], &[TOPIC, PAYLOAD, b"x"]];
+    for (times, frames) in (1..).zip(broken) {
+        snake.publish(&frames.iter().map(|frame| frame.to_vec()).collect());
+        stage.until("lost", |stage| stage.lost().len() == times);
+        assert!(matches!(stage.lost().pop(), Some((_, 0, LostReason::Protocol))));
+        let mut waited = 0;
+        stage.until_later(ms(5), "ready again", |stage| {
+            if waited % 10 == 0 {
+                snake.publish(&vec![b"hello".to_vec()]);
+            }
+            waited += 1;
+            stage.became_ready().len() == times + 1
+        });
+    }
+    assert!(stage.published().iter().all(|(_, record)| record[0] == b"hello"));
+    snake.publish(&vec![TOPIC.to_vec(), PAYLOAD.to_vec()]);
+    publish(&mut snake, &mut stage, &vec![b"snake".to_vec()]);
+    assert_eq!(stage.lost().len(), 4);
 }

@@ -16,3 +16,5 @@ mod foreign;
 mod frozen;
 mod hosts;
 mod limits;
+mod strangers;
+mod swaps;

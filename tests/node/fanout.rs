@@ -151,3 +151,43 @@ fn a_killed_publisher_is_lost_at_once_and_heard_again_when_it_is_back() {
     subscriber.next("publisher_ready");
     assert_eq!(subscriber.next("published")["parts"], json!(["1.2"]));
 }
+
+#[test]
+fn subscribers_that_are_killed_harm_neither_the_publisher_nor_each_other() {
+    let (mut publisher, endpoint) = Node::publisher("--publish EUR=1.1 --every 50");
+    let mut steady = Node::subscriber(&[&endpoint], "--subscribe EUR");
+    steady.next("published");
+    for _ in 0..5 {
+        let mut victim = Node::subscriber(&[&endpoint], "--subscribe EUR");
+        victim.next("published");
+        victim.signal(Signal::KILL);
+    }
+    publisher.command("snapshot");
+    publisher.next("snapshot");
+    steady.watch(0.5);
+    let times: Vec<u64> =
+        steady.all("published").iter().map(|line| line["at_ms"].as_u64().unwrap()).collect();
+    assert!(times.len() > 5 && times.windows(2).all(|pair| pair[1] - pair[0] < 1_000), "{times:?}");
+    assert!(lost(&steady).is_empty());
+}
+
+/// What a flood left in the queues of a frozen subscriber is read when it wakes, and nobody else waits for it.
+#[test]
+fn a_subscriber_that_freezes_before_a_flood_delays_no_other_and_wakes_without_a_loss() {
+    let (_publisher, endpoint) = Node::publisher("--publish EUR=1.1 --flood");
+    let [mut awake, mut asleep] =
+        [(); 2].map(|()| Node::subscriber(&[&endpoint], "--subscribe EUR --slow 5"));
+    asleep.next("published");
+    asleep.signal(Signal::STOP);
+    awake.next("published");
+    awake.catch_up();
+    let before = awake.all("published").len();
+    awake.watch(2.0);
+    let heard = awake.all("published").len() - before;
+    assert!(heard > 100, "{heard} records in 2 s, each handled for 5 ms");
+    asleep.catch_up();
+    asleep.signal(Signal::CONT);
+    asleep.next("published");
+    asleep.watch(0.5);
+    assert!(lost(&awake).is_empty() && lost(&asleep).is_empty());
+}

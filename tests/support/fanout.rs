@@ -67,6 +67,14 @@ impl RawPublisher {
         Self { socket, endpoint, asked: Vec::new() }
     }
 
+    /// A reader of its connections, as they come and go.
+    pub fn monitor(&self, context: &zmq::Context) -> zmq::Socket {
+        let (reader, name) = (context.socket(zmq::PAIR).unwrap(), format!("inproc://{}", self.endpoint));
+        self.socket.monitor(&name, zmq::SocketEvent::ALL as i32).unwrap();
+        reader.connect(&name).unwrap();
+        reader
+    }
+
     pub fn send(&self, frames: &[&[u8]]) {
         // Credit that came back is seen before the record is sent.
         self.socket.get_events().unwrap();
