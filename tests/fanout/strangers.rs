@@ -62,6 +62,33 @@ fn who_accepts_and_never_says_a_record_is_dialled_anew_after_20_s() {
     }
 }
 
+/// Where nobody listens, that is told for each attempt, and it is tried again with a back-off of 5 s at most, until somebody
+/// does.
+#[test]
+fn where_nobody_listens_is_tried_again_until_a_publisher_does() {
+    let endpoint = Trap::new().endpoint;
+    let neighbour = RawPublisher::new();
+    let wish = Subscriber::new(ticks()).filter(b"EUR");
+    let wish = wish.publisher(neighbour.endpoint.clone()).publisher(endpoint.clone());
+    let mut stage = Stage::of(vec![neighbour], wish);
+    stage.beats = vec![true];
+    stage.beacon(0);
+    let told = |stage: &Stage| {
+        let is_told = |event: &Owned| matches!(event, Owned::Failed { failure: Failure::Unreachable, .. });
+        stage.diary.iter().filter(|(_, event)| is_told(event)).count()
+    };
+    for attempt in 1..=10 {
+        stage.until("told", |stage| told(stage) >= attempt);
+        stage.follow(stage.elapsed() + s(6));
+    }
+    assert_eq!(told(&stage) + 1, stage.diary.len(), "the neighbour was ready once: {:?}", stage.diary);
+    stage.raws.push(RawPublisher::at(endpoint.as_str()));
+    stage.beats.push(false);
+    stage.until_later(ms(50), "dialled", |stage| stage.raws[1].count(1, TOPIC) == 1);
+    stage.beacon(1);
+    neighbour_is_well(&mut stage);
+}
+
 /// Another service, or another kind of ZeroMQ socket, is told as such at once; it is tried again, and can become a publisher.
 #[test]
 fn what_does_not_speak_as_a_publisher_is_refused_and_tried_again() {
