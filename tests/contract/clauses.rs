@@ -274,8 +274,15 @@ const CLAUSES: &[Clause] = &[
         "a rotation starts after the lane that stopped",
         By("each_rotation_starts_after_the_one_that_stopped"),
     ),
+    (Fanout, 4, "over publishers too", By("each_rotation_over_publishers_starts_after_the_one_that_stopped")),
     (Isolation, 1, "a publisher's silence spares others", By("one_publishers_silence_is_nobody_elses")),
     (Isolation, 1, "a publisher's time-out", By("a_silent_publisher_alone_is_lost_after_15_s")),
+    (
+        Isolation,
+        1,
+        "each end of one by its own reason (000 §9)",
+        By("the_snapshot_tells_each_publishers_state_and_how_it_last_ended"),
+    ),
     (
         Isolation,
         1,

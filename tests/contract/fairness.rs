@@ -1,12 +1,16 @@
 //! 000 §10, "Fanout", its last line, which 000 §4 lays on every path that serves several connections.
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use wakeful::{Completion, Config, Event, LostReason, Outbox, Owned, Pressure, Silence, Stopped};
+use wakeful::{Completion, Config, Event, LostReason, Outbox, Owned, Pressure, Silence, Stopped, Subscriber};
 
 use crate::scene::{Scene, name};
 use crate::support::raw::{self, Raw, channel_send, reply};
 use crate::support::{CHANNEL, Node, channel, ms, s, until};
+use crate::ticks::{PAYLOAD, TOPIC};
+use crate::zmtp::{Trap, record};
 
 /// Two clients of one server, whose turns are ended by the count alone.
 fn two_clients() -> Scene {
@@ -126,6 +130,54 @@ fn each_rotation_starts_after_the_one_that_stopped() {
     assert!((0..PEERS as u8).all(|peer| round.contains(&peer)), "{round:?}");
     let rounds = || visits.chunks_exact(PEERS);
     assert!(rounds().all(|next| next == round), "nobody is visited twice before all others: {visits:?}");
+}
+
+/// The same where each connection is a publisher's.
+#[test]
+fn each_rotation_over_publishers_starts_after_the_one_that_stopped() {
+    const PUBLISHERS: usize = 3;
+    const EACH: usize = 200;
+    let traps = [(); PUBLISHERS].map(|()| Trap::new());
+    let wish = Subscriber::new(channel()).filter(b"t");
+    let wish = traps.iter().fold(wish, |wish, trap| wish.publisher(trap.endpoint.clone()));
+    let mut node = Node::new();
+    node.engine.subscribe(wish).unwrap();
+    let mut streams = traps.each_ref().map(|trap| trap.met(&mut node));
+    for stream in &mut streams {
+        stream.write_all(&record(&[TOPIC, PAYLOAD])).unwrap();
+    }
+    until(&mut [&mut node], "all ready", |nodes| nodes[0].engine.snapshot().sources.len() == PUBLISHERS);
+    for (number, stream) in (0..).zip(&mut streams) {
+        // What is written at once arrives at once.
+        stream.write_all(&record(&[b"t", &[number]]).repeat(EACH)).unwrap();
+    }
+
+    // The host takes longer for one record than a publisher's share lasts, and for two than a whole turn does.
+    let (mut visits, mut visited) = (Vec::new(), BTreeSet::new());
+    let begin = node.now;
+    while visits.len() < 10 * PUBLISHERS {
+        let mut served = Vec::new();
+        let mut host = |event: Event<'_>, _: &mut Outbox<'_>| {
+            if let Event::Published { parts, .. } = event {
+                served.push(parts.get(0).unwrap()[0]);
+                spend(ms(1));
+            }
+        };
+        node.now += ms(1);
+        node.engine.turn_at(node.now, &mut host);
+        node.engine.wait(Some(ms(1)));
+        assert!(node.now - begin < s(10), "not in 10,000 turns: {visits:?}");
+        served.dedup();
+        // Once each was visited, everything is there.
+        if visited.len() == PUBLISHERS {
+            visits.extend(&served);
+        }
+        visited.extend(served);
+    }
+    let round = &visits[..PUBLISHERS];
+    assert!(visited.iter().all(|publisher| round.contains(publisher)), "{round:?}");
+    let mut rounds = visits.chunks_exact(PUBLISHERS);
+    assert!(rounds.all(|next| next == round), "nobody is visited twice before all others: {visits:?}");
 }
 
 /// Spends real time, as a slow handler does.

@@ -5,6 +5,8 @@
 mod support;
 #[path = "../support/fanout.rs"]
 mod ticks;
+#[path = "../support/zmtp.rs"]
+mod zmtp;
 
 mod bidirectional;
 mod clauses;

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use wakeful::{
-    Counters, Failure, Generation, HostState, LostReason, Owned, PublisherDescriptor, RegisterError,
-    RouteState, Silence, Source, Subscriber,
+    Counters, Failure, Generation, HostState, LastFailure, LostReason, Owned, PublisherDescriptor,
+    RegisterError, RouteState, Silence, Source, Subscriber,
 };
 
 use crate::support::{Node, generation, ms, rid, s, until};
@@ -368,6 +368,52 @@ fn a_new_socket_waits_for_the_physical_close_of_the_old_one() {
         first.read_to_end(&mut Vec::new()).expect("the old one has ended");
         assert!(node.events().is_empty(), "of a publisher that never was ready nothing is told");
     }
+}
+
+/// The states of a publisher, and its ends, are told apart: an orderly silence of 15 s from a transport that went, a protocol
+/// that was broken, and attempts that came to nothing.
+#[test]
+fn the_snapshot_tells_each_publishers_state_and_how_it_last_ended() {
+    let mut node = Node::new();
+    let raws: Vec<_> = (0..3).map(|_| RawPublisher::new()).collect();
+    let wish = raws.iter().fold(Subscriber::new(ticks()), |wish, raw| wish.publisher(raw.endpoint.clone()));
+    node.engine.subscribe(wish).unwrap();
+    let of = |node: &Node, raw: &RawPublisher| {
+        let intents = node.engine.snapshot().intents;
+        let intent = intents.into_iter().find(|each| each.endpoint == raw.endpoint).unwrap();
+        (intent.state, intent.last_failure)
+    };
+    assert!(raws.iter().all(|raw| of(&node, raw) == (RouteState::Configured, None)));
+    let mut stage = Stage::with(node, raws);
+    assert!(stage.raws.iter().all(|raw| of(&stage.node, raw) == (RouteState::Connecting, None)));
+    for publisher in 0..3 {
+        stage.beacon(publisher);
+        assert_eq!(of(&stage.node, &stage.raws[publisher]), (RouteState::Ready, None));
+        assert_eq!(stage.source(publisher).unwrap().last_received, Some(Duration::ZERO));
+    }
+
+    let lost = |reason| (RouteState::Reconnecting, Some(LastFailure::Lost(reason)));
+    stage.raws[0].send(&[TOPIC]);
+    stage.until("lost", |stage| stage.lost().len() == 1);
+    assert_eq!(of(&stage.node, &stage.raws[0]), lost(LostReason::Protocol));
+    let endpoint = stage.raws[1].endpoint.clone();
+    drop(std::mem::replace(&mut stage.raws[1], RawPublisher::new()));
+    stage.raws[1].endpoint = endpoint;
+    stage.until("lost", |stage| stage.lost().len() == 2);
+    assert_eq!(of(&stage.node, &stage.raws[1]), lost(LostReason::Transport));
+    stage.follow(s(15));
+    assert_eq!(of(&stage.node, &stage.raws[2]), lost(NO_RECORD));
+    assert!(stage.snapshot().sources.is_empty());
+
+    let failed = |failure| (RouteState::Reconnecting, Some(LastFailure::Failed(failure)));
+    stage.until_later(ms(100), "no first record in time, and nobody there", |stage| {
+        of(&stage.node, &stage.raws[0]) == failed(Failure::TimedOut)
+            && of(&stage.node, &stage.raws[1]) == failed(Failure::Unreachable)
+    });
+    let counters = stage.snapshot().counters;
+    let ends = (counters.lost_transport, counters.lost_silence, counters.lost_otherwise);
+    assert_eq!((ends, counters.protocol_errors), ((1, 1, 1), 1));
+    assert_eq!((stage.snapshot().host, stage.snapshot().connections.len()), (HostState::Serving, 0));
 }
 
 /// Fixed endpoints and descriptors do not mix on one channel: that is a registration error, and nothing is changed by it.

@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 
 use wakeful::{Config, Event, Host, LostReason, Outbox, Owned, Pressure, PublisherDescriptor, Subscriber};
 
-use crate::support::{Node, generation, ms, rid};
-use crate::ticks::{RawPublisher, Stage, TOPIC, ticks};
+use crate::support::{Node, generation, ms, rid, until};
+use crate::ticks::{RawPublisher, RawSubscriber, Stage, TOPIC, publisher_node, ticks};
 
 fn described(raw: &RawPublisher) -> PublisherDescriptor {
     PublisherDescriptor { endpoint: raw.endpoint.clone(), rid: rid("p"), generation: generation(1) }
@@ -137,6 +137,50 @@ fn a_stopped_subscriber_leaves_no_timer_and_no_socket() {
         stage.turn();
     }
     assert_eq!(stage.diary.len(), told);
+}
+
+/// A stopped publisher sends no beacon more, and its subscribers lose it at once.
+#[test]
+fn a_stopped_publisher_says_nothing_more_and_is_gone() {
+    let (mut node, endpoint) = publisher_node();
+    let subscriber = RawSubscriber::new(&endpoint, &[b""], 1_000);
+    subscriber.join(&mut node, b"join");
+    let mut hearer = Node::new();
+    hearer.engine.subscribe(Subscriber::new(ticks()).publisher(endpoint)).unwrap();
+    until(&mut [&mut hearer, &mut node], "heard", |nodes| {
+        nodes[1].now += ms(100);
+        !nodes[0].inbox.events.is_empty()
+    });
+    node.engine.outbox().publish(&ticks(), b"last", &[]).unwrap();
+    node.engine.stop(&mut node.inbox);
+    // What was published before the stop still leaves.
+    subscriber.up_to(&[b"last".to_vec()]);
+    until(&mut [&mut hearer], "lost", |nodes| {
+        let transport = LostReason::Transport;
+        matches!(nodes[0].inbox.events[..], [_, Owned::PublisherLost { reason, .. }] if reason == transport)
+    });
+    for _ in 0..60 {
+        node.pass(ms(900));
+    }
+    assert_eq!((node.engine.next_due(), node.events()), (None, vec![]));
+    assert_eq!(subscriber.take(), None);
+}
+
+/// Two runs of one publisher, named side by side, are two publishers: each has its own socket and its own end.
+#[test]
+fn two_generations_of_a_publisher_side_by_side_are_two_publishers() {
+    let raws = vec![RawPublisher::new(), RawPublisher::new()];
+    let mut descriptors: Vec<_> = raws.iter().map(described).collect();
+    descriptors[1].generation = generation(2);
+    let wish = descriptors.iter().cloned().fold(Subscriber::new(ticks()), Subscriber::described_publisher);
+    let mut stage = Stage::of(raws, wish);
+    stage.beacon(0);
+    stage.beacon(1);
+    stage.node.engine.outbox().set_publishers(&ticks(), &descriptors[1..]).unwrap();
+    stage.turn();
+    assert!(matches!(stage.lost()[..], [(_, 0, LostReason::Retired)]));
+    assert!(stage.is_ready(1));
+    assert_eq!(stage.raws[1].count(1, TOPIC), 1);
 }
 
 /// A pause is for service records: what publishers send is delivered on, by the lanes there are and by those to come, and

@@ -2,9 +2,9 @@
 //! do, only their own connection ends, and a publisher or subscriber beside them does not notice.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 
-use wakeful::{Failure, LostReason, Owned, RouteState, Silence, Subscriber};
+use wakeful::{Endpoint, Failure, LostReason, Owned, RouteState, Silence, Subscriber};
 
 use crate::support::{ms, s};
 use crate::ticks::{PAYLOAD, RawPublisher, RawSubscriber, Stage, TOPIC, publisher_node, ticks};
@@ -60,6 +60,37 @@ fn who_accepts_and_never_says_a_record_is_dialled_anew_after_20_s() {
         stage.until("ready at last", |stage| !stage.became_ready().is_empty());
         neighbour_is_well(&mut stage);
     }
+}
+
+/// Where nobody listens, each attempt is told, and the next one follows until somebody does.
+#[test]
+fn where_nobody_listens_is_tried_again_until_a_publisher_does() {
+    // An address of its own, so that no other test is given this port.
+    let gone = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let endpoint: Endpoint = format!("tcp://{gone}").parse().unwrap();
+    let neighbour = RawPublisher::new();
+    let wish = Subscriber::new(ticks()).filter(b"EUR");
+    let wish = wish.publisher(neighbour.endpoint.clone()).publisher(endpoint.clone());
+    let mut stage = Stage::of(vec![neighbour], wish);
+    stage.beacon(0);
+    let told = |stage: &Stage| {
+        let is_told = |event: &Owned| matches!(event, Owned::Failed { failure: Failure::Unreachable, .. });
+        stage.diary.iter().filter(|(_, event)| is_told(event)).count()
+    };
+    for attempt in 1..=10 {
+        stage.until_later(ms(100), "told", |stage| {
+            stage.raws[0].beacon();
+            told(stage) >= attempt
+        });
+    }
+    assert_eq!(told(&stage) + 1, stage.diary.len(), "the neighbour was ready once: {:?}", stage.diary);
+    stage.raws.push(RawPublisher::at(endpoint.as_str()));
+    stage.until_later(ms(100), "dialled", |stage| {
+        stage.raws[0].beacon();
+        stage.raws[1].count(1, TOPIC) == 1
+    });
+    stage.beacon(1);
+    neighbour_is_well(&mut stage);
 }
 
 /// Another service, or another kind of ZeroMQ socket, is told as such at once; it is tried again, and can become a publisher.

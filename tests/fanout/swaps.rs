@@ -7,7 +7,7 @@ use crate::support::{generation, ms, rid};
 use crate::ticks::{RawPublisher, Stage, TOPIC, ticks};
 
 const PUBLISHERS: usize = 12;
-const SWAPS: u64 = 200;
+const SWAPS: u64 = 100;
 const FILTERS: u32 = 10_000;
 const ACCEPTED: u16 = zmq::SocketEvent::ACCEPTED as u16;
 const DISCONNECTED: u16 = zmq::SocketEvent::DISCONNECTED as u16;
