@@ -1,5 +1,8 @@
 //! The engine: registration, the turn, shutdown. Every verb here only delegates.
 
+#[cfg(test)]
+mod uncapped;
+
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};

@@ -49,6 +49,17 @@ impl Default for Caps {
     }
 }
 
+#[cfg(test)]
+impl Caps {
+    /// No caps at all, not even [`COUNT_CAP`]: what the tests hold the caps against.
+    pub(super) const LIFTED: Self =
+        Self { bytes: u64::MAX, time: Duration::MAX, turn_time: Duration::from_secs(3_600) };
+
+    pub(super) fn are_lifted(&self) -> bool {
+        *self == Self::LIFTED
+    }
+}
+
 /// How much may be held before nothing more is read: whichever is reached first. The record that reaches it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HoldLimits {

@@ -1,11 +1,24 @@
-//! Flood and fairness: what was left unread is never forgotten.
+//! Flood and fairness: who is quiet is heard, what was left unread is never forgotten, and what has gone leaves nothing.
 
 use std::cell::RefCell;
 
-use wakeful::{Config, Endpoint, Event, Outbox, Server, Stopped};
+use wakeful::{Config, Endpoint, Engine, Event, Outbox, Server, Stopped};
 
-use crate::raw::RawClient;
+use crate::crowding::{config, one_flood, starvation, three_floods, unfairness};
+use crate::raw::{ADMIT, PROBE, RawClient, check, command};
 use crate::support::*;
+
+#[test]
+fn case_14_whoever_was_registered_after_a_flooder_is_served_in_every_rotation() {
+    let turns = three_floods(Engine::new(config()).unwrap());
+    assert_eq!(unfairness(&turns), None);
+}
+
+#[test]
+fn case_20_a_quiet_peer_is_answered_in_time_while_another_floods() {
+    let mut seen = one_flood(Engine::new(config()).unwrap());
+    assert_eq!(starvation(&mut seen), None);
+}
 
 #[test]
 fn case_17_ten_thousand_messages_and_then_silence_are_all_delivered_while_a_second_peer_is_served_between() {
@@ -56,6 +69,39 @@ fn case_17_ten_thousand_messages_and_then_silence_are_all_delivered_while_a_seco
     let last = came.iter().rposition(|from_flood| !from_flood).unwrap();
     assert!(last < FLOOD, "the second peer had its turn before the flood was over, not at {last}");
     assert!(at_once > 0, "the engine asked to be turned at once");
+}
+
+#[test]
+fn case_22_peers_that_come_and_go_leave_nothing_in_any_table() {
+    const PEERS: usize = 50;
+    let (mut server, endpoint) = Node::server("server");
+    for cycle in 1..=10 {
+        let context = zmq::Context::new();
+        let clients: Vec<_> = (0..PEERS).map(|_| RawClient::dial(&context, &endpoint)).collect();
+        for (number, client) in clients.iter().enumerate() {
+            client.hello(&format!("peer-{number}"), cycle);
+        }
+        until(&mut [&mut server], "all ready", |nodes| {
+            for client in &clients {
+                if client.receive().is_some_and(|record| command(&record) == ADMIT) {
+                    client.send(&[&check(PROBE, 1)]);
+                }
+            }
+            nodes[0].ready_peers() == PEERS
+        });
+        drop(clients);
+        until(&mut [&mut server], "all gone", |nodes| {
+            let now = nodes[0].engine.snapshot();
+            now.connections.len() + now.fenced_open + now.unadmitted + now.requests + now.replies == 0
+        });
+        let counters = server.engine.snapshot().counters;
+        assert_eq!(
+            counters.lost_transport,
+            PEERS as u64 * cycle,
+            "each end is of its own kind, and counted once"
+        );
+        server.events();
+    }
 }
 
 /// Waits on the descriptor as a foreign loop does; false if it stays silent for 5 s.
