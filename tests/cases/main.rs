@@ -11,6 +11,7 @@ mod api {
     pub use wakeful::{ChannelName, Client, Config, Engine, Event, Outbox, Rid, Subscriber};
 }
 
+mod budget;
 mod crowding;
 mod flood;
 mod heartbeat;
