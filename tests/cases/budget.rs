@@ -19,18 +19,18 @@ fn turns(work: Duration) -> Vec<[usize; 2]> {
     let (begin, mut turns, mut total) = (Instant::now(), Vec::new(), 0);
     while total < 40 {
         assert!(begin.elapsed() < s(10), "{total} of 40");
-        let mut served = [0; 2];
+        let mut taken = [0; 2];
         server.engine.turn_at(server.now, &mut |event: Event<'_>, _: &mut Outbox<'_>| {
             if let Event::Message { parts, .. } = event {
-                served[usize::from(parts.get(0) == Some(b"1"))] += 1;
+                taken[usize::from(parts.get(0) == Some(b"1"))] += 1;
                 let begin = Instant::now();
                 while begin.elapsed() < work {
                     std::hint::spin_loop();
                 }
             }
         });
-        total += served[0] + served[1];
-        turns.push(served);
+        total += taken[0] + taken[1];
+        turns.push(taken);
     }
     turns
 }
