@@ -75,7 +75,7 @@ impl Host for Work<'_> {
 /// An engine through one ROUTER, and where it listens.
 pub fn engine_server(config: Config) -> (Engine, String) {
     let mut engine = Engine::new(config).unwrap();
-    let server = Server::new(channel(), rid("host"), "tcp://127.0.0.1:0".parse().unwrap());
+    let server = Server::new(channel(CHANNEL), rid("host"), "tcp://127.0.0.1:0".parse().unwrap());
     let bound = engine.serve(server).unwrap();
     (engine, bound.to_string())
 }
@@ -84,12 +84,12 @@ pub fn engine_server(config: Config) -> (Engine, String) {
 pub fn engine_dialler(config: Config, publishers: &[String], servers: &[String]) -> Engine {
     let endpoint = |text: &String| -> Endpoint { text.parse().unwrap() };
     let mut engine = Engine::new(config).unwrap();
-    let mut subscriber = Subscriber::new(channel()).filter(b"");
+    let mut subscriber = Subscriber::new(channel("flood")).filter(b"");
     for publisher in publishers {
         subscriber = subscriber.publisher(endpoint(publisher));
     }
     engine.subscribe(subscriber).unwrap();
-    let mut client = Client::new(channel(), rid("host"));
+    let mut client = Client::new(channel(CHANNEL), rid("host"));
     for server in servers {
         client = client.server(endpoint(server));
     }
@@ -103,8 +103,8 @@ fn rid(name: &str) -> wakeful::Rid {
     wakeful::Rid::new(name).unwrap()
 }
 
-fn channel() -> wakeful::ChannelName {
-    wakeful::ChannelName::new(CHANNEL).unwrap()
+fn channel(name: &str) -> wakeful::ChannelName {
+    wakeful::ChannelName::new(name).unwrap()
 }
 
 /// The host's loop around the engine. In the end, what the engine says of it.

@@ -113,7 +113,7 @@ fn measure(scenarios: &[(String, Scenario)], spans: &Spans) {
         }
         for (outcome, (_, end)) in outcomes.iter().zip(ENDS) {
             row(end, outcome);
-            if name.ends_with("64 B, empty handler") {
+            if name.ends_with("64 B, 1 us a record") {
                 lines.push(line(format!("{end}, {}", &name[..10]), outcome));
             }
         }
@@ -171,7 +171,7 @@ fn line(name: String, outcome: &Outcome) -> Line {
 
 fn draw(lines: &[Line]) {
     let plot = Plot {
-        title: "Probe round trip of quiet peers while three others flood (64 B, empty handler)",
+        title: "Probe round trip of quiet peers while three others flood (64 B, 1 us a record)",
         across: Axis {
             name: "probes answered by then",
             text: |part| format!("{}", 100.0 - 100.0 / part) + " %",

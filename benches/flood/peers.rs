@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::setpriority_process;
 
-use super::support::{CHANNEL, option, wire};
+use super::support::{CHANNEL, wire};
 
-/// How much flooders yield.
-const NICE: i32 = 10;
+/// How nice peers are.
+const FLOODER: i32 = 10;
+pub const QUIET_PEER: i32 = -10;
 /// How long a flooding publisher rests after a burst.
 const REST: Duration = Duration::from_micros(100);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,11 +99,11 @@ pub fn bound(context: &zmq::Context, kind: zmq::SocketType, hwm: i32) -> (zmq::S
     (socket, endpoint)
 }
 
-/// Flooders stand for other machines, which take no processor time of this one: they yield to everyone else, and so do
-/// the threads that ZeroMQ makes for them from here on.
-fn make_way() {
-    let nice = option("--nice").unwrap_or(NICE);
-    // On Linux a thread of its own; elsewhere, or where it is not allowed, they do not yield.
+/// Peers stand for other machines, which take no processor time of this one and wait for none of it: flooders yield to
+/// everyone else, quiet peers come before all others. So do the threads that ZeroMQ makes for this one from here on.
+/// Where the system does not allow it, it has to do without.
+pub fn be(nice: i32) {
+    // On Linux a thread has a priority of its own.
     let _ = setpriority_process(None, nice);
 }
 
@@ -117,7 +118,7 @@ pub struct Flooder {
 
 impl Flooder {
     pub fn client(server: &str, number: u8, bytes: usize, hwm: i32) -> Self {
-        make_way();
+        be(FLOODER);
         let context = zmq::Context::new();
         let socket = socket(&context, zmq::DEALER, hwm);
         socket.connect(server).unwrap();
@@ -125,14 +126,14 @@ impl Flooder {
     }
 
     pub fn publisher(number: u8, bytes: usize, hwm: i32) -> (Self, String) {
-        make_way();
+        be(FLOODER);
         let context = zmq::Context::new();
         let (socket, endpoint) = bound(&context, zmq::XPUB, hwm);
         (Self { _context: context, socket, number, bytes, is_publisher: true }, endpoint)
     }
 
     pub fn run(self, stage: &Stage) {
-        make_way();
+        be(FLOODER);
         let mut payload = vec![0; self.bytes];
         payload[0] = self.number;
         if self.is_publisher {

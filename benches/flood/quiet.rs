@@ -10,7 +10,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::peers::{SETUP, STOP, Stage, bound, has_subscriber, socket};
+use super::peers::{QUIET_PEER, SETUP, STOP, Stage, be, bound, has_subscriber, socket};
 use super::support::histogram::Histogram;
 use super::support::{CHANNEL, wire};
 
@@ -53,6 +53,7 @@ pub struct Seen {
 
 impl QuietPeers {
     pub fn clients(server: &str, count: u8, hwm: i32) -> Self {
+        be(QUIET_PEER);
         let context = zmq::Context::new();
         let peers = (0..count).map(|number| {
             let socket = socket(&context, zmq::DEALER, hwm);
@@ -65,6 +66,7 @@ impl QuietPeers {
 
     /// Servers, and a publisher beside each: where the servers listen, and where the publishers do.
     pub fn servers(count: u8, hwm: i32) -> (Self, Vec<String>, Vec<String>) {
+        be(QUIET_PEER);
         let context = zmq::Context::new();
         let (mut peers, mut servers, mut publishers) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
@@ -80,6 +82,7 @@ impl QuietPeers {
     /// Speaks and listens until the end. Each sends a message so often.
     pub fn run(mut self, stage: &Stage, message_every: Duration) -> Seen {
         let message_every = message_every.as_nanos() as u64;
+        be(QUIET_PEER);
         let mut seen = Seen::default();
         let mut alarm = Alarm::new(&self.peers);
         let mut started = false;

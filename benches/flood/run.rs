@@ -145,7 +145,7 @@ fn through_one_router(scenario: &Scenario, end: End, config: Config, hwm: i32) -
     let sizes = (0..).zip(&scenario.flooders);
     let flooders: Vec<_> =
         sizes.map(|(number, &bytes)| aside(|| Flooder::client(&endpoint, number, bytes, hwm))).collect();
-    let quiet = QuietPeers::clients(&endpoint, scenario.quiet, hwm);
+    let quiet = aside(|| QuietPeers::clients(&endpoint, scenario.quiet, hwm));
     let awaited = flooders.len() + usize::from(scenario.quiet);
     Scene { flooded, flooders, quiet, awaited }
 }
@@ -155,7 +155,7 @@ fn through_own_lanes(scenario: &Scenario, end: End, config: Config, hwm: i32) ->
     let (flooders, mut publishers): (Vec<_>, Vec<_>) =
         sizes.map(|(number, &bytes)| aside(|| Flooder::publisher(number, bytes, hwm))).unzip();
     let has_servers = scenario.through == Through::OwnLanes;
-    let (quiet, mut servers, quiet_publishers) = QuietPeers::servers(scenario.quiet, hwm);
+    let (quiet, mut servers, quiet_publishers) = aside(|| QuietPeers::servers(scenario.quiet, hwm));
     publishers.extend(quiet_publishers);
     if !has_servers {
         servers.clear();
@@ -169,7 +169,7 @@ fn through_own_lanes(scenario: &Scenario, end: End, config: Config, hwm: i32) ->
     Scene { flooded, flooders, quiet, awaited }
 }
 
-/// In a thread of its own, so that what a flooder does to its thread stays with it.
+/// In a thread of its own, so that what a peer does to its thread stays with it.
 fn aside<T: Send>(make: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(make).join().unwrap())
 }

@@ -41,6 +41,8 @@ pub(super) struct Reading<'a> {
     /// After how many records these peers want the next reading.
     pub(super) stride: u8,
     pub(super) payers: &'a [PeerKey],
+    /// Those before them, who pay nothing because they are thought to be fast: the next record of each is to show it.
+    pub(super) unproved: &'a [PeerKey],
 }
 
 impl Meter {
@@ -89,7 +91,7 @@ impl Meter {
     }
 
     /// Takes a reading. What passed since the last one is paid by everyone alike, unless the last step was to be
-    /// measured by itself: before it there were only a few cheap ones.
+    /// measured by itself: then those before it were thought to be cheap.
     pub(super) fn read(&mut self, now: ClockTime) -> Reading<'_> {
         let elapsed = now.since(self.now).as_nanos() as u64;
         self.now = now.max(self.now);
@@ -97,11 +99,13 @@ impl Meter {
         let handled = std::mem::take(&mut self.handled);
         let stride = std::mem::replace(&mut self.stride, STRIDE_MAX);
         let first = if stride == 1 { steps - 1 } else { 0 };
+        let (unproved, payers) = self.payers[..usize::from(steps)].split_at(usize::from(first));
         let whole_stride = elapsed.saturating_mul(stride.into()) / u64::from(handled.clamp(1, stride));
         Reading {
             each: elapsed / u64::from(steps - first).max(1),
             stride: if whole_stride > self.slow { 1 } else { (stride * 2).min(STRIDE_MAX) },
-            payers: &self.payers[usize::from(first)..usize::from(steps)],
+            payers,
+            unproved,
         }
     }
 }

@@ -292,6 +292,11 @@ impl<R> Rotation<R> {
     fn charge_time(&mut self, now: ClockTime) {
         let reading = self.meter.read(now);
         let mut spent = None;
+        for &key in reading.unproved {
+            if let Some(peer) = peer_mut(&mut self.peers, key) {
+                peer.stride = 1;
+            }
+        }
         for run in reading.payers.chunk_by(|one, next| one == next) {
             let Some(peer) = peer_mut(&mut self.peers, run[0]) else { continue };
             peer.stride = reading.stride;

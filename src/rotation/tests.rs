@@ -483,6 +483,26 @@ fn a_turn_exceeds_its_time_by_one_slow_record_or_one_stride() {
 }
 
 #[test]
+fn a_slow_peer_does_not_hide_behind_another_that_is_measured() {
+    const SLOW: u64 = 2_000_000;
+    let mut world = World::new(CAPS);
+    shared(&mut world, 3);
+    (0..3).for_each(|peer| world.send(peer, 40, 10, 10));
+    while world.turn().iter().any(|served| !served.handled.is_empty()) {}
+    // The first is known to be slow before the others turn slow too.
+    world.send(0, 1, 10, SLOW);
+    world.turn();
+    (0..3).for_each(|peer| world.send(peer, 20, 10, SLOW));
+    let counts: Vec<usize> = (0..60)
+        .map(|_| world.turn().iter().map(|served| served.handled.len()).sum())
+        .take_while(|&count| count > 0)
+        .collect();
+    assert_eq!(counts.iter().sum::<usize>(), 60, "{counts:?}");
+    let beyond = counts.iter().filter(|&&count| count > 1).count();
+    assert!(beyond <= 3, "each can surprise once: {counts:?}");
+}
+
+#[test]
 fn a_peer_that_is_capped_in_every_rotation_reuses_its_storage() {
     let mut world = World::new(CAPS);
     let (_, flooder) = shared(&mut world, 2);

@@ -11,6 +11,10 @@ mod api {
     pub use wakeful::{ChannelName, Client, Config, Engine, Event, Outbox, Rid, Subscriber};
 }
 
+<<<<<<< HEAD
+=======
+mod budget;
+>>>>>>> benches
 mod crowding;
 mod flood;
 mod heartbeat;

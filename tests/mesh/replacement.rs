@@ -82,7 +82,9 @@ fn nobody_was_disturbed(node: &mut Node, first: &mut RawNode) {
     first.sync(node);
     assert!(node.events().is_empty());
     assert_eq!(node.peers(), ["peer"]);
-    assert!(first.lane(APPLICATION).taken(REJECT).is_empty() && first.lane(COMPLETION).taken(REJECT).is_empty());
+    assert!(
+        first.lane(APPLICATION).taken(REJECT).is_empty() && first.lane(COMPLETION).taken(REJECT).is_empty()
+    );
 }
 
 fn lost(node: &mut Node) -> Vec<LostReason> {
@@ -118,7 +120,12 @@ fn a_peer_whose_transport_is_gone_makes_room_at_once() {
         first.kill();
         comes_in(&mut newer, &mut node);
         let events = node.events();
-        let [Owned::Lost { reason: LostReason::Transport, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+        let [
+            Owned::Lost { reason: LostReason::Transport, .. },
+            Owned::Admitted { .. },
+            Owned::Ready { peer },
+        ] = &events[..]
+        else {
             panic!("{events:?}");
         };
         assert!(node.outbox().is_ready(peer.connection()));
@@ -222,7 +229,12 @@ fn one_that_waits_comes_in_when_the_descriptor_names_it() {
         describe(&mut node, 2);
         comes_in(&mut newer, &mut node);
         let events = node.events();
-        let [Owned::Lost { reason: LostReason::Unverified, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+        let [
+            Owned::Lost { reason: LostReason::Unverified, .. },
+            Owned::Admitted { .. },
+            Owned::Ready { peer },
+        ] = &events[..]
+        else {
             panic!("{events:?}");
         };
         assert_eq!(peer.generation(), generation(2));
@@ -309,14 +321,23 @@ fn late_records_of_the_old_connection_change_nothing() {
     assert_eq!(node.engine.snapshot().requests, 1, "nor does it answer for the new one");
     for leg in [APPLICATION, COMPLETION] {
         first.poll();
-        let told: Vec<u32> = first.lane(leg).seen.iter().filter(|seen| seen.command() == REJECT).map(|seen| seen.reason()).collect();
+        let told: Vec<u32> = first
+            .lane(leg)
+            .seen
+            .iter()
+            .filter(|seen| seen.command() == REJECT)
+            .map(|seen| seen.reason())
+            .collect();
         assert!(told.len() <= 1 && told.iter().all(|reason| *reason == 14), "{told:?}");
         assert!(first.lane(leg).taken(ACK).len() <= 2, "its probe is not answered any more");
     }
     newer.send(COMPLETION, &reply(correlation, 0), &[b"mine"]);
     until(&mut [&mut node], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
     let events = node.events();
-    assert!(matches!(&events[..], [Owned::Replied { request: of, parts }] if *of == request && parts == &[b"mine".to_vec()]), "{events:?}");
+    assert!(
+        matches!(&events[..], [Owned::Replied { request: of, parts }] if *of == request && parts == &[b"mine".to_vec()]),
+        "{events:?}"
+    );
     first.kill();
     until(&mut [&mut node], "it is gone", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
     assert_eq!(node.peers(), ["peer"]);
@@ -369,7 +390,9 @@ fn the_loss_of_either_lane_ends_the_pair_once_and_leaves_nothing() {
             next.open(&mut node);
             assert_eq!(node.peers(), ["peer"]);
             first.kill();
-            until(&mut [&mut node], "nothing of it is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+            until(&mut [&mut node], "nothing of it is left", |nodes| {
+                nodes[0].engine.snapshot().fenced_open == 0
+            });
             assert_eq!(node.peers(), ["peer"]);
         }
     }
@@ -382,7 +405,8 @@ fn both_ends_of_a_pair_that_loses_one_lane_say_the_same() {
             let cables = [Cable::new(), Cable::new()];
             let [application, completion] = cables.each_ref().map(|cable| cable.endpoint.clone());
             let names = [["a", "b"], ["b", "a"]][dialler];
-            let (mut there, bound) = Talker::join(listening(names[1]).advertised(application.clone(), completion));
+            let (mut there, bound) =
+                Talker::join(listening(names[1]).advertised(application.clone(), completion));
             let bound = bound.unwrap();
             cables[0].leads_to(&Endpoint::try_from(&bound.application).unwrap());
             cables[1].leads_to(&Endpoint::try_from(&bound.completion).unwrap());
@@ -430,10 +454,13 @@ fn what_was_sent_before_an_orderly_close_is_delivered_though_the_close_comes_by_
         let Some((Owned::Lost { reason: LostReason::Orderly, .. }, before)) = events.split_last() else {
             panic!("{:?}", events.last());
         };
-        let numbers: Vec<u32> = before.iter().map(|event| match event {
-            Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
-            event => panic!("{event:?}"),
-        }).collect();
+        let numbers: Vec<u32> = before
+            .iter()
+            .map(|event| match event {
+                Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
+                event => panic!("{event:?}"),
+            })
+            .collect();
         assert!(numbers.iter().copied().eq(0..1_000), "{} of 1,000", numbers.len());
         until(&mut [&mut node], "nothing is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
     }
@@ -448,7 +475,9 @@ fn an_engine_that_stops_is_heard_out_by_its_peers() {
             let (dialler, to) = if dials { (&mut one, at_other) } else { (&mut other, at_one) };
             let to = wakeful::NodeEndpoint { endpoint: to, rid: None };
             dialler.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
-            until(&mut [&mut one, &mut other], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
+            until(&mut [&mut one, &mut other], "ready", |nodes| {
+                nodes.iter().all(|node| node.ready_peers() == 1)
+            });
             settle(&mut [&mut one, &mut other]);
             other.events();
             let mut sent = 0;
