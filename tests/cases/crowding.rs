@@ -12,12 +12,8 @@ use super::api::{ChannelName, Client, Config, Engine, Event, Outbox, Rid, Subscr
 #[path = "../../benches/support/wire.rs"]
 mod wire;
 
-<<<<<<< HEAD
-const CHANNEL: &str = "crowd";
-=======
 /// The quiet server's.
 const CHANNEL: &str = "quiet";
->>>>>>> benches
 /// What the host takes for an event: more than the flooder does for a record.
 const WORK: Duration = Duration::from_micros(50);
 /// How much the host works through before a flood ends, so that the scene ends without the caps too.
@@ -119,11 +115,7 @@ pub fn one_flood(mut engine: Engine) -> Seen {
     let flooder = Flooder::bind(0);
     let quiet = Quiet::bind();
     subscribe(&mut engine, std::slice::from_ref(&flooder));
-<<<<<<< HEAD
-    let client = Client::new(channel(), Rid::new("host").unwrap());
-=======
     let client = Client::new(channel(CHANNEL), Rid::new("host").unwrap());
->>>>>>> benches
     engine.connect(client.server(quiet.endpoint.parse().unwrap())).unwrap();
     thread::scope(|scope| {
         let _end = End(&host);
@@ -154,26 +146,13 @@ pub fn starvation(seen: &mut Seen) -> Option<String> {
     (!is_fine).then(|| format!("p99 {p99:?}, max {most:?} of {}, {lost} lost", round_trips.len()))
 }
 
-<<<<<<< HEAD
-fn channel() -> ChannelName {
-    ChannelName::new(CHANNEL).unwrap()
-=======
 fn channel(name: &str) -> ChannelName {
     ChannelName::new(name).unwrap()
->>>>>>> benches
 }
 
 fn subscribe(engine: &mut Engine, publishers: &[Flooder]) {
     let all = publishers.iter().map(|publisher| publisher.endpoint.parse().unwrap());
-<<<<<<< HEAD
-    engine
-        .subscribe(
-            all.fold(Subscriber::new(ChannelName::new("floods").unwrap()).filter(b""), Subscriber::publisher),
-        )
-        .unwrap();
-=======
     engine.subscribe(all.fold(Subscriber::new(channel("flood")).filter(b""), Subscriber::publisher)).unwrap();
->>>>>>> benches
 }
 
 /// Turns until so many peers are ready.

@@ -11,10 +11,7 @@ mod api {
     pub use wakeful::{ChannelName, Client, Config, Engine, Event, Outbox, Rid, Subscriber};
 }
 
-<<<<<<< HEAD
-=======
 mod budget;
->>>>>>> benches
 mod crowding;
 mod flood;
 mod heartbeat;
