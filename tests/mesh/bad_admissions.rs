@@ -730,7 +730,9 @@ enum Say {
 /// Lets one node dial raw listeners with all of these answers, beside a healthy one.
 fn let_dial(answers: &[Answer]) {
     let mut raws: Vec<RawNode> = (0..answers.len()).map(|at| RawNode::listening(&name(at))).collect();
-    raws.iter_mut().for_each(|raw| raw.admission.revision = 5);
+    for raw in &mut raws {
+        raw.admission.revision = 5;
+    }
     let (mut neighbour, at) = Node::listens(host("neighbour"));
     let wish = plain("node").peer(at);
     let wish =
