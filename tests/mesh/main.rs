@@ -7,6 +7,9 @@ mod bad_admissions;
 mod calls;
 mod dialling;
 mod pairs;
+#[path = "../cases/proxy.rs"]
+#[allow(dead_code, reason = "another test file uses all of it")]
+mod proxy;
 mod replacement;
 mod requests;
 mod scene;

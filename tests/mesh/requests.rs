@@ -1,14 +1,242 @@
 //! Calls on a mesh: what was sent to whom, how it ends, and what a stop leaves of it. The cases are those of CASES.md.
 #![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
-use std::time::Instant;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
-use wakeful::{LostReason, NoRoute, Owned, SendError};
+use wakeful::{Config, Endpoint, LostReason, NoRoute, Owned, ReplyToken, RequestId, SendError, Unanswered};
 
-use crate::support::mesh::{listening, mesh, named, weight};
-use crate::support::raw;
-use crate::support::raw_mesh::{APPLICATION, RawNode, node_send};
-use crate::support::{Node, rid, s, until};
+use crate::proxy::Proxy;
+use crate::support::mesh::{listening, mesh, named, plain, weight};
+use crate::support::raw::{self, reply};
+use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawLane, RawNode, host, node_request, node_send};
+use crate::support::{Node, ms, rid, s, settle, until};
+
+fn request(node: &mut Node, text: &[u8], timeout: Duration) -> Result<RequestId, SendError> {
+    node.outbox().request((&mesh(), &rid("raw")), &[text], timeout)
+}
+
+fn replied(request: RequestId, part: &[u8]) -> Owned {
+    Owned::Replied { request, parts: vec![part.to_vec()] }
+}
+
+/// The correlation of the next request that came.
+fn asked(raw: &mut RawNode, node: &mut Node) -> u64 {
+    raw.wait(node, APPLICATION, raw::NODE_REQUEST).number()
+}
+
+#[test]
+fn case_46_two_requests_whose_replies_come_swapped_and_twice_each_complete_once_with_their_own() {
+    let mut raw = RawNode::listening("raw");
+    let (mut node, _) = Node::join(plain("node").peer(raw.at()));
+    node.turn();
+    // Before anyone is ready a request is refused at the call, so none can be pending and meet another's reply.
+    let early = request(&mut node, b"early", s(5));
+    assert_eq!(early, Err(SendError::RouteNotConnected(NoRoute::NotFound)));
+    raw.hello(&mut node, APPLICATION);
+    raw.send(APPLICATION, &raw::head(raw::ADMIT, &raw.body(APPLICATION)), &[]);
+    raw.hello(&mut node, COMPLETION);
+    assert!(request(&mut node, b"early", s(5)).is_err(), "one lane makes no pair");
+    raw.send(COMPLETION, &raw::head(raw::ADMIT, &raw.body(COMPLETION)), &[]);
+    raw.sync(&mut node);
+    node.events();
+
+    let first = request(&mut node, b"first", s(5)).unwrap();
+    let second = request(&mut node, b"second", s(5)).unwrap();
+    let correlations = [asked(&mut raw, &mut node), asked(&mut raw, &mut node)];
+    assert_ne!(correlations[0], correlations[1]);
+    for _ in 0..2 {
+        raw.send(COMPLETION, &reply(correlations[1], 0), &[b"to the second"]);
+        raw.send(COMPLETION, &reply(correlations[0], 0), &[b"to the first"]);
+    }
+    until(&mut [&mut node], "the repeated replies", |nodes| {
+        nodes[0].engine.snapshot().counters.late_replies == 2
+    });
+    assert_eq!(node.events(), [replied(second, b"to the second"), replied(first, b"to the first")]);
+}
+
+#[test]
+fn case_47_a_reply_after_the_time_out_is_counted_and_completes_nothing() {
+    for (mut raw, mut node) in [RawNode::ready_dialler("raw"), RawNode::ready_listener("raw")] {
+        node.events();
+        let slow = request(&mut node, b"slow", ms(500)).unwrap();
+        let correlation = asked(&mut raw, &mut node);
+        node.pass(s(1));
+        assert_eq!(node.events(), [Owned::Unanswered { request: slow, why: Unanswered::TimedOut }]);
+        raw.send(COMPLETION, &reply(correlation, 0), &[b"late"]);
+        let mut calls = Calls::default();
+        until(&mut [&mut node], "the late reply", |nodes| {
+            calls.time(|| nodes[0].turn());
+            nodes[0].engine.snapshot().counters.late_replies == 1
+        });
+        calls.assert_quick();
+        assert_eq!((node.events(), node.engine.snapshot().requests), (vec![], 0));
+
+        let next = request(&mut node, b"next", s(5)).unwrap();
+        let correlation = asked(&mut raw, &mut node);
+        raw.send(COMPLETION, &reply(correlation, 0), &[b"in time"]);
+        until(&mut [&mut node], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
+        assert_eq!(node.events(), [replied(next, b"in time")]);
+    }
+}
+
+#[test]
+fn case_49_a_thousand_requests_queued_at_a_verdict_each_end_once_and_none_of_their_bytes_go_out_later() {
+    const QUEUED: usize = 1_000;
+    let mut raw = RawNode::listening("raw");
+    let cable = Proxy::to(&raw.at());
+    let wish = plain("node").peer(cable.endpoint.clone());
+    let (mut node, _) =
+        Node::join_with(Config { queue_records_max: 2_000, seed: 7, ..Config::default() }, wish);
+    raw.admit(&mut node);
+    node.events();
+
+    cable.freeze();
+    let mut requests = HashSet::new();
+    // Large enough for the transport's own buffers to fill as well.
+    let stale = b"stale".repeat(4_000);
+    while requests.len() < QUEUED {
+        requests.insert(request(&mut node, &stale, s(600)).unwrap());
+    }
+    for _ in 0..17 {
+        node.pass(s(1));
+        settle(&mut [&mut node]);
+    }
+    let events = node.events();
+    let is_verdict = |event: &Owned| matches!(event, Owned::Lost { reason: LostReason::Silence(_), .. });
+    assert_eq!(events.iter().filter(|event| is_verdict(event)).count(), 1);
+    let ended: Vec<RequestId> = events
+        .iter()
+        .filter_map(|event| match event {
+            Owned::Unanswered { request, why: Unanswered::RouteLost } => Some(*request),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended.len(), QUEUED);
+    assert_eq!(ended.into_iter().collect::<HashSet<_>>(), requests, "each ended once");
+    assert_eq!(node.engine.snapshot().requests, 0);
+
+    raw.poll();
+    raw.lanes.iter_mut().flatten().for_each(|lane| lane.seen.retain(|seen| seen.command() == raw::HELLO));
+    node.pass(ms(300));
+    raw.admit(&mut node);
+    let fresh = request(&mut node, b"fresh", s(5)).unwrap();
+    let came = raw.wait(&mut node, APPLICATION, raw::NODE_REQUEST);
+    assert_eq!(came.frames[1], b"fresh");
+    raw.send(COMPLETION, &reply(came.number(), 0), &[b"done"]);
+    until(&mut [&mut node], "the reply", |nodes| nodes[0].inbox.events.contains(&replied(fresh, b"done")));
+    raw.sync(&mut node);
+    assert_eq!(raw.lane(APPLICATION).taken(raw::NODE_REQUEST), [], "and nothing else");
+}
+
+/// Calls `call` until it is refused, and says why.
+fn fill(
+    node: &mut Node,
+    calls: &mut Calls,
+    call: &mut dyn FnMut(&mut Node) -> Result<(), SendError>,
+) -> SendError {
+    loop {
+        if let Err(refused) = calls.time(|| call(node)) {
+            return refused;
+        }
+    }
+}
+
+/// With a cable frozen, `call` fills the queue; then the peer is killed. Says what the last call was told.
+fn full_then_gone(
+    node: &mut Node,
+    cable: &Proxy,
+    call: &mut dyn FnMut(&mut Node) -> Result<(), SendError>,
+) -> SendError {
+    cable.freeze();
+    let mut calls = Calls::default();
+    assert_eq!(fill(node, &mut calls, call), SendError::WouldBlock);
+    for _ in 0..10 {
+        calls.time(|| node.pass(ms(100)));
+        assert_eq!(fill(node, &mut calls, call), SendError::WouldBlock);
+    }
+    cable.tear();
+    let begin = Instant::now();
+    let gone = loop {
+        calls.time(|| node.turn());
+        let refused = fill(node, &mut calls, call);
+        if refused != SendError::WouldBlock {
+            break refused;
+        }
+        assert!(begin.elapsed() < s(10), "it never learned");
+    };
+    until(&mut [node], "the end", |nodes| {
+        nodes[0].inbox.events.iter().any(|event| matches!(event, Owned::Lost { .. }))
+    });
+    calls.assert_quick();
+    gone
+}
+
+#[test]
+fn case_50_a_send_to_a_node_whose_queue_is_full_and_that_is_then_killed_returns_at_once() {
+    let mut raw = RawNode::listening("raw");
+    let cable = Proxy::to(&raw.at());
+    let (mut node, _) = Node::join(plain("node").peer(cable.endpoint.clone()));
+    raw.admit(&mut node);
+    let large = vec![7; 20_000];
+    let gone =
+        full_then_gone(&mut node, &cable, &mut |node| node.outbox().send((&mesh(), &rid("raw")), &[&large]));
+    assert!(matches!(gone, SendError::RouteNotConnected(_)), "{gone:?}");
+}
+
+#[test]
+fn case_50_a_reply_to_a_node_whose_completion_lane_is_full_and_that_is_then_killed_returns_at_once() {
+    let (mut node, bound) = Node::join(host("node"));
+    let bound = bound.unwrap();
+    let completion = Proxy::to(&Endpoint::try_from(&bound.completion).unwrap());
+    let mut raw = RawNode::dialling("raw", &Endpoint::try_from(&bound.application).unwrap());
+    raw.open_application(&mut node);
+    raw.lanes[COMPLETION] = Some(RawLane::dial(COMPLETION, &completion.endpoint));
+    raw.open_completion();
+    raw.wait(&mut node, COMPLETION, raw::ADMIT);
+    raw.sync(&mut node);
+    node.events();
+    for correlation in 1..=2_000 {
+        raw.send(APPLICATION, &node_request(correlation), &[b"?"]);
+    }
+    until(&mut [&mut node], "the requests", |nodes| nodes[0].inbox.events.len() == 2_000);
+    let requested = node.events();
+    let mut tokens = requested.iter().filter_map(|event| match event {
+        Owned::Request { token, .. } => Some(*token),
+        _ => None,
+    });
+    let large = vec![7; 20_000];
+    // A token that met no room stays usable, so the one in hand is tried again and again.
+    let mut token: ReplyToken = tokens.next().unwrap();
+    let gone = full_then_gone(&mut node, &completion, &mut |node| {
+        node.outbox().reply(token, &[&large])?;
+        token = tokens.next().unwrap();
+        Ok(())
+    });
+    assert!(matches!(gone, SendError::RouteNotConnected(_) | SendError::TokenSpent), "{gone:?}");
+}
+
+/// How long calls took that must not wait for anyone.
+#[derive(Default)]
+struct Calls(Vec<Duration>);
+
+impl Calls {
+    fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let result = call();
+        self.0.push(begin.elapsed());
+        result
+    }
+
+    /// None waited for a peer, and but for what a loaded machine adds to a few, each took less than 10 ms.
+    fn assert_quick(mut self) {
+        self.0.sort_unstable();
+        let (usual, slowest) = (self.0[self.0.len() * 9 / 10], *self.0.last().unwrap());
+        assert!(usual < ms(10) && slowest < s(1), "{usual:?}, {slowest:?}");
+    }
+}
+
+// ---- What a stop leaves ----
 
 #[test]
 fn a_node_that_stops_does_not_lose_itself() {
