@@ -4,6 +4,7 @@
 mod support;
 
 mod bad_admissions;
+mod bad_input;
 mod calls;
 mod dialling;
 mod pairs;
