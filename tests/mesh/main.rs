@@ -4,6 +4,7 @@
 mod support;
 
 mod bad_admissions;
+mod bad_answers;
 mod bad_input;
 mod calls;
 mod dialling;
@@ -14,3 +15,4 @@ mod proxy;
 mod replacement;
 mod requests;
 mod scene;
+mod strangers;
