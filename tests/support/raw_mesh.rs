@@ -4,7 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "a test on real sockets bounds its waits in real time")]
 
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
 use std::time::Instant;
 
 use wakeful::{Endpoint, MeshNode};
@@ -35,8 +34,8 @@ pub fn says(rid: &str) -> Admission {
 pub struct RawLane {
     /// None once it was closed.
     socket: Option<zmq::Socket>,
-    /// Never closed: one that is closed before its socket is quite gone blocks the I/O thread of all of them.
-    monitor: ManuallyDrop<zmq::Socket>,
+    /// Reads the socket's monitor, so it is dropped after it.
+    monitor: zmq::Socket,
     /// Physical connections that it accepted, and that it has seen end, as far as it looked.
     pub accepted: usize,
     pub disconnected: usize,
@@ -65,7 +64,6 @@ impl RawLane {
 
     fn new(socket: zmq::Socket, monitor: zmq::Socket, endpoint: Endpoint, route: Vec<u8>) -> Self {
         let (accepted, disconnected) = (0, 0);
-        let monitor = ManuallyDrop::new(monitor);
         Self { socket: Some(socket), monitor, accepted, disconnected, endpoint, route, seen: Vec::new() }
     }
 
@@ -310,8 +308,7 @@ impl RawNode {
 
 thread_local! {
     /// The raw nodes of one test share a context, because a table of bad input makes hundreds of sockets.
-    /// It is never ended, because monitors stay open in it.
-    static CONTEXT: ManuallyDrop<zmq::Context> = ManuallyDrop::new(zmq::Context::new());
+    static CONTEXT: zmq::Context = zmq::Context::new();
     static MONITORS: Cell<u32> = const { Cell::new(0) };
 }
 
