@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::table::{Behind, Carries, Expects, Intent, IntentPhase, LaneEntry};
-use super::{ChannelEnd, Core, News, fanout, life, mesh};
+use super::{ChannelEnd, Core, News, fanout, life, mesh, service};
 use crate::clock::WATCH_AGAIN;
 use crate::error::RegisterError;
 use crate::io::Dial;
@@ -143,7 +143,7 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
         return;
     }
     let heir = core.table.intents[intent as usize].heir.take();
-    life::admit_held(core, heir);
+    service::come_in_at_last(core, heir);
     match mesh::covering(core, intent) {
         Some(connection) => core.table.intents[intent as usize].phase = IntentPhase::Covered { connection },
         None => dial(core, intent),
@@ -164,7 +164,7 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
     if let IntentPhase::Waiting { retry, .. } = wish.phase {
         core.agenda.retry(retry, intent);
     }
-    life::admit_held(core, heir);
+    service::come_in_at_last(core, heir);
 }
 
 /// An endpoint that needed no connection is tried again.

@@ -364,15 +364,7 @@ fn sweep_one(core: &mut Core, index: u32) {
     }
     let_go(core, index, how);
     if intent.is_none() {
-        admit_held(core, successor);
-    }
-}
-
-/// The connection that a held hello waited for is gone.
-pub(super) fn admit_held(core: &mut Core, held: Option<ConnectionId>) {
-    let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
-    if let Some(index) = held.map(|held| held.id.index) {
-        core.owe_greeting(index);
+        service::come_in_at_last(core, successor);
     }
 }
 

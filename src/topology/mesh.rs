@@ -73,11 +73,12 @@ pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
     if core.channels.get(channel).is_above(rid.as_bytes()) {
         give_up_dials(core, index);
     }
-    // What was dialled to the same peer before may not be physically closed yet.
+    // What was dialled to the same peer before may not be physically closed yet. It is not waited for without end.
+    let watched = core.watch.moment().watched;
     let is_closing = |intent: u32, wish: &Intent| {
         wish.channel == channel
             && wish.expects.rid.as_ref() == Some(&rid)
-            && matches!(wish.phase, IntentPhase::Waiting { .. })
+            && matches!(wish.phase, IntentPhase::Waiting { give_up, .. } if watched < give_up)
             && core.table.closing_of(intent).is_some()
     };
     let closing = (0..).zip(&core.table.intents).find(|(intent, wish)| is_closing(*intent, wish));

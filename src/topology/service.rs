@@ -178,15 +178,28 @@ fn newcomer<'a>(core: &mut Core, index: u32, record: &Record<'_>) -> Taken<'a> {
     match judged {
         Ok(existing) => {
             life::identify(core, index, hello);
-            match existing {
-                Some(existing) => hold(core, index, existing),
-                None if mesh::make_way(core, index) => core.owe_greeting(index),
-                None => {}
-            }
+            come_in(core, index, existing);
         }
         Err(reason) => turn_down(core, index, reason),
     }
     Ok(Step::Done)
+}
+
+/// Lets in whoever said a fitting hello, as soon as nobody else speaks for the same peer.
+fn come_in(core: &mut Core, index: u32, existing: Option<u32>) {
+    match existing {
+        Some(existing) => hold(core, index, existing),
+        None if mesh::make_way(core, index) => core.owe_greeting(index),
+        None => {}
+    }
+}
+
+/// What a held hello waited for is gone. Another connection may have come to speak for its peer meanwhile.
+pub(super) fn come_in_at_last(core: &mut Core, held: Option<ConnectionId>) {
+    let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
+    let Some(Connection { id, channel, peer: Some(peer), .. }) = held else { return };
+    let (index, existing) = (id.index, core.table.named(*channel, &peer.rid));
+    come_in(core, index, existing);
 }
 
 /// Refuses a hello, and keeps an eye on the connection until it is physically gone.

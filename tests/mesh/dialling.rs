@@ -217,7 +217,13 @@ fn two_ways_to_one_node_leave_one_connection() {
         assert_eq!((b.times_ready("a"), b.lost()), (1, vec![]), "{}", b.story());
         // One way is cut: another one is found.
         let dialled = a.engine.snapshot().connections[0].peer.endpoint().cloned();
-        a.dials(&ways.map(|way| (way, Some("b"))).into_iter().filter(|way| Some(way.0) != dialled.as_ref()).collect::<Vec<_>>());
+        a.dials(
+            &ways
+                .map(|way| (way, Some("b")))
+                .into_iter()
+                .filter(|way| Some(way.0) != dialled.as_ref())
+                .collect::<Vec<_>>(),
+        );
         come_to_rest(&mut [("a", &mut a), ("b", &mut b)], 1, &format!("{names:?}, one way less"));
         assert_eq!(a.lost(), [LostReason::Retired], "{}", a.story());
         bury(a);
@@ -238,7 +244,10 @@ fn a_node_that_dials_itself_is_refused_and_stays_whole() {
     }
     let refused = Failure::Refused(RejectReason::IdentityMismatch);
     assert!(a.count(|event| matches!(event, Owned::Failed { failure, .. } if *failure == refused)) >= 2);
-    assert_eq!(a.host.events.len(), a.count(|event| matches!(event, Owned::Failed { failure, .. } if *failure == refused)));
+    assert_eq!(
+        a.host.events.len(),
+        a.count(|event| matches!(event, Owned::Failed { failure, .. } if *failure == refused))
+    );
     a.dials(&[]);
     come_to_rest(&mut [("a", &mut a)], 0, "nobody is dialled any more");
     bury((a, cable));
@@ -272,7 +281,8 @@ fn a_ring_of_three_that_all_dial_both_ways_is_three_pairs() {
 fn an_endpoint_of_the_hosts_own_and_a_descriptor_of_the_same_node_leave_one_connection() {
     for described in [[true, false], [false, true], [true, true]] {
         for word in words(3) {
-            let [(mut small, at_small), (mut large, at_large)] = NAMES.map(|name| Talker::listens(listening(name).generation(generation(1))));
+            let [(mut small, at_small), (mut large, at_large)] =
+                NAMES.map(|name| Talker::listens(listening(name).generation(generation(1))));
             small.dials(&[(&at_large, None)]);
             large.dials(&[(&at_small, None)]);
             if described[0] {

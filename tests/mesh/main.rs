@@ -7,6 +7,6 @@ mod bad_admissions;
 mod calls;
 mod dialling;
 mod pairs;
-mod requests;
 mod replacement;
+mod requests;
 mod scene;

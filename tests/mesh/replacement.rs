@@ -83,7 +83,9 @@ fn nobody_was_disturbed(node: &mut Node, first: &mut RawNode) {
     first.sync(node);
     assert!(node.events().is_empty());
     assert_eq!(node.peers(), ["peer"]);
-    assert!(first.lane(APPLICATION).taken(REJECT).is_empty() && first.lane(COMPLETION).taken(REJECT).is_empty());
+    assert!(
+        first.lane(APPLICATION).taken(REJECT).is_empty() && first.lane(COMPLETION).taken(REJECT).is_empty()
+    );
 }
 
 fn lost(node: &mut Node) -> Vec<LostReason> {
@@ -119,7 +121,12 @@ fn a_peer_whose_transport_is_gone_makes_room_at_once() {
         first.kill();
         comes_in(&mut newer, &mut node);
         let events = node.events();
-        let [Owned::Lost { reason: LostReason::Transport, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+        let [
+            Owned::Lost { reason: LostReason::Transport, .. },
+            Owned::Admitted { .. },
+            Owned::Ready { peer },
+        ] = &events[..]
+        else {
             panic!("{events:?}");
         };
         assert!(node.outbox().is_ready(peer.connection()));
@@ -223,7 +230,12 @@ fn one_that_waits_comes_in_when_the_descriptor_names_it() {
         describe(&mut node, 2);
         comes_in(&mut newer, &mut node);
         let events = node.events();
-        let [Owned::Lost { reason: LostReason::Unverified, .. }, Owned::Admitted { .. }, Owned::Ready { peer }] = &events[..] else {
+        let [
+            Owned::Lost { reason: LostReason::Unverified, .. },
+            Owned::Admitted { .. },
+            Owned::Ready { peer },
+        ] = &events[..]
+        else {
             panic!("{events:?}");
         };
         assert_eq!(peer.generation(), generation(2));
@@ -310,14 +322,23 @@ fn late_records_of_the_old_connection_change_nothing() {
     assert_eq!(node.engine.snapshot().requests, 1, "nor does it answer for the new one");
     for leg in [APPLICATION, COMPLETION] {
         first.poll();
-        let told: Vec<u32> = first.lane(leg).seen.iter().filter(|seen| seen.command() == REJECT).map(|seen| seen.reason()).collect();
+        let told: Vec<u32> = first
+            .lane(leg)
+            .seen
+            .iter()
+            .filter(|seen| seen.command() == REJECT)
+            .map(|seen| seen.reason())
+            .collect();
         assert!(told.len() <= 1 && told.iter().all(|reason| *reason == 14), "{told:?}");
         assert!(first.lane(leg).taken(ACK).len() <= 2, "its probe is not answered any more");
     }
     newer.send(COMPLETION, &reply(correlation, 0), &[b"mine"]);
     until(&mut [&mut node], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
     let events = node.events();
-    assert!(matches!(&events[..], [Owned::Replied { request: of, parts }] if *of == request && parts == &[b"mine".to_vec()]), "{events:?}");
+    assert!(
+        matches!(&events[..], [Owned::Replied { request: of, parts }] if *of == request && parts == &[b"mine".to_vec()]),
+        "{events:?}"
+    );
     first.kill();
     until(&mut [&mut node], "it is gone", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
     assert_eq!(node.peers(), ["peer"]);
@@ -370,7 +391,9 @@ fn the_loss_of_either_lane_ends_the_pair_once_and_leaves_nothing() {
             next.open(&mut node);
             assert_eq!(node.peers(), ["peer"]);
             first.kill();
-            until(&mut [&mut node], "nothing of it is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+            until(&mut [&mut node], "nothing of it is left", |nodes| {
+                nodes[0].engine.snapshot().fenced_open == 0
+            });
             assert_eq!(node.peers(), ["peer"]);
         }
     }
@@ -383,7 +406,8 @@ fn both_ends_of_a_pair_that_loses_one_lane_say_the_same() {
             let cables = [Cable::new(), Cable::new()];
             let [application, completion] = cables.each_ref().map(|cable| cable.endpoint.clone());
             let names = [["a", "b"], ["b", "a"]][dialler];
-            let (mut there, bound) = Talker::join(listening(names[1]).advertised(application.clone(), completion));
+            let (mut there, bound) =
+                Talker::join(listening(names[1]).advertised(application.clone(), completion));
             let bound = bound.unwrap();
             cables[0].leads_to(&Endpoint::try_from(&bound.application).unwrap());
             cables[1].leads_to(&Endpoint::try_from(&bound.completion).unwrap());
@@ -431,10 +455,13 @@ fn what_was_sent_before_an_orderly_close_is_delivered_though_the_close_comes_by_
         let Some((Owned::Lost { reason: LostReason::Orderly, .. }, before)) = events.split_last() else {
             panic!("{:?}", events.last());
         };
-        let numbers: Vec<u32> = before.iter().map(|event| match event {
-            Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
-            event => panic!("{event:?}"),
-        }).collect();
+        let numbers: Vec<u32> = before
+            .iter()
+            .map(|event| match event {
+                Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
+                event => panic!("{event:?}"),
+            })
+            .collect();
         assert!(numbers.iter().copied().eq(0..1_000), "{} of 1,000", numbers.len());
         until(&mut [&mut node], "nothing is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
     }
@@ -449,7 +476,9 @@ fn an_engine_that_stops_is_heard_out_by_its_peers() {
             let (dialler, to) = if dials { (&mut one, at_other) } else { (&mut other, at_one) };
             let to = wakeful::NodeEndpoint { endpoint: to, rid: None };
             dialler.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
-            until(&mut [&mut one, &mut other], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
+            until(&mut [&mut one, &mut other], "ready", |nodes| {
+                nodes.iter().all(|node| node.ready_peers() == 1)
+            });
             settle(&mut [&mut one, &mut other]);
             other.events();
             let mut sent = 0;
@@ -466,4 +495,58 @@ fn an_engine_that_stops_is_heard_out_by_its_peers() {
             assert_eq!(sent, 500);
         }
     }
+}
+
+/// One that waits behind a connection that is read out must not come in beside one that came to be ready meanwhile.
+#[test]
+fn one_that_waits_finds_another_in_its_place() {
+    for name in ["node", "zebra"] {
+        let (mut node, at) = Node::listens(listening(name));
+        let mut first = RawNode::enter("peer", &at, &mut node);
+        answer(&mut first, &mut node);
+        let mut newer = second(&at, &first, 1);
+        say_hello(&newer);
+        first.wait(&mut node, APPLICATION, PROBE);
+        first.update(STOPPED);
+        // As long as it talks, it is not over.
+        let mut talk = |node: &mut Node| {
+            first.send(APPLICATION, &node_send(), &[b"and another thing"]);
+            node.turn();
+            node.engine.wait(Some(ms(1)));
+        };
+        until_so(&mut node, &mut talk, |node| node.ready_peers() == 0);
+        let mut third = RawNode::listening("peer");
+        let to = wakeful::NodeEndpoint { endpoint: third.at(), rid: None };
+        node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
+        for leg in [APPLICATION, COMPLETION] {
+            until_so(&mut node, &mut talk, |_| {
+                third.lane(leg).poll();
+                third.lane(leg).seen.iter().any(|seen| seen.command() == HELLO)
+            });
+            third.hello(&mut node, leg);
+            third.send(leg, &head(ADMIT, &third.body(leg)), &[]);
+        }
+        until_so(&mut node, &mut talk, |node| node.ready_peers() == 1);
+        let asked = third.wait(&mut node, APPLICATION, PROBE).number();
+        third.send(APPLICATION, &ack(asked), &[]);
+        third.sync(&mut node);
+        until(&mut [&mut node], "the first is over", |nodes| {
+            count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
+        });
+        let asked = third.wait(&mut node, APPLICATION, PROBE).number();
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none(), "{name}: the third is asked first");
+        third.send(APPLICATION, &ack(asked), &[]);
+        is_refused(&mut newer, &mut node, 10);
+        assert_eq!(node.peers(), ["peer"]);
+    }
+}
+
+fn until_so(node: &mut Node, turn: &mut impl FnMut(&mut Node), mut done: impl FnMut(&mut Node) -> bool) {
+    for _ in 0..5_000 {
+        if done(node) {
+            return;
+        }
+        turn(node);
+    }
+    panic!("not in 5,000 turns: {:?}", node.inbox.events);
 }

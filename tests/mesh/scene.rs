@@ -151,9 +151,8 @@ impl Talker {
     /// Whether the host was told of any peer's coming or going since it had been told this much.
     fn is_told_of_peers(&self, since: usize) -> bool {
         let told = &self.host.events[since..];
-        told.iter().any(|event| {
-            matches!(event, Owned::Admitted { .. } | Owned::Ready { .. } | Owned::Lost { .. })
-        })
+        told.iter()
+            .any(|event| matches!(event, Owned::Admitted { .. } | Owned::Ready { .. } | Owned::Lost { .. }))
     }
 
     /// Whether the host was told of each connection in order and of each thing once: admitted, ready, lost.
@@ -250,9 +249,8 @@ fn come_together(nodes: &mut [(&str, &mut Talker)], case: &str, rests: impl Fn(&
             }
         }
         listen(nodes, case, &rests);
-        let lasts = |((_, node), told): (&(&str, &mut Talker), &usize)| {
-            rests(node) && !node.is_told_of_peers(*told)
-        };
+        let lasts =
+            |((_, node), told): (&(&str, &mut Talker), &usize)| rests(node) && !node.is_told_of_peers(*told);
         if nodes.iter().zip(&told).all(lasts) {
             break;
         }
