@@ -27,7 +27,7 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
         return;
     }
     let heir = core.table.intents[intent as usize].heir.take();
-    succession::admit_held(core, heir);
+    succession::come_in_at_last(core, heir);
     match intents::covering(core, intent) {
         Some(connection) => core.table.intents[intent as usize].phase = IntentPhase::Covered { connection },
         None => dial(core, intent),

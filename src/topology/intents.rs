@@ -76,7 +76,7 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
     if let IntentPhase::Waiting { retry, .. } = wish.phase {
         core.agenda.retry(retry, intent);
     }
-    succession::admit_held(core, heir);
+    succession::come_in_at_last(core, heir);
 }
 
 /// An endpoint that needed no connection is tried again.

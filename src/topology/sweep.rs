@@ -111,7 +111,7 @@ fn sweep_one(core: &mut Core, index: u32) {
     }
     let_go(core, index, how);
     if intent.is_none() {
-        succession::admit_held(core, successor);
+        succession::come_in_at_last(core, successor);
     }
 }
 

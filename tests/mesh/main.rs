@@ -7,6 +7,8 @@ mod bad_admissions;
 mod bad_answers;
 mod bad_input;
 mod calls;
+mod crowd;
+mod descriptors;
 mod dialling;
 mod pairs;
 #[path = "../cases/proxy.rs"]
