@@ -203,7 +203,8 @@ impl Io {
         received
     }
 
-    /// Lets connections that have just become readable join the fair queue of a lane, right before it is read.
+    /// Lets connections that have just become readable join the fair queue of a shared lane, right before it is read. For
+    /// a lane of one connection, reading does that itself.
     pub(crate) fn refresh(&mut self, lane: LaneId) {
         if self.lane(lane).is_some_and(Lane::has_input) {
             self.list(lane.index as usize);
