@@ -14,13 +14,12 @@
 #[path = "../tests/flow/raw.rs"]
 mod raw;
 
-use std::fs;
 use std::hint::black_box;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use wakeful::{ChannelName, Client, Completion, Config, Endpoint, Engine, Event, Host, Outbox, Rid, Server};
 
 const CHANNEL: &str = "bench";
@@ -36,15 +35,9 @@ fn rid(name: &str) -> Rid {
     Rid::new(name).unwrap()
 }
 
-/// How long this thread has run on a processor: on a busy machine more telling than the time on the wall. Where the
-/// system does not say, the time on the wall.
+/// How long this thread has run on a processor: on a busy machine more telling than the time on the wall.
 fn cpu() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let ran = fs::read_to_string("/proc/thread-self/schedstat").ok();
-    match ran.as_deref().and_then(|ran| ran.split(' ').next()?.parse().ok()) {
-        Some(nanos) => Duration::from_nanos(nanos),
-        None => START.get_or_init(Instant::now).elapsed(),
-    }
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 /// What taking some records took.
@@ -71,8 +64,9 @@ struct RawServer {
 }
 
 impl RawServer {
-    fn new(context: &zmq::Context) -> (Self, String) {
-        let socket = context.socket(zmq::ROUTER).unwrap();
+    /// In a context of its own, as the engine's sockets are: with an I/O thread of its own.
+    fn new() -> (Self, String) {
+        let socket = zmq::Context::new().socket(zmq::ROUTER).unwrap();
         socket.set_sndhwm(HWM).unwrap();
         socket.set_rcvhwm(HWM).unwrap();
         socket.set_router_mandatory(true).unwrap();
@@ -181,8 +175,8 @@ impl Load {
                     if number % 256 == 0 {
                         raw::answer_asks(&socket);
                     }
-                    socket.send(&head, zmq::SNDMORE).unwrap();
-                    socket.send(&payload, 0).unwrap();
+                    socket.send(&head[..], zmq::SNDMORE).unwrap();
+                    socket.send(&payload[..], 0).unwrap();
                 }
                 raw::answer_asks(&socket);
                 if records > 0 {
@@ -228,7 +222,7 @@ impl<T: Take> Way<T> {
 }
 
 fn raw_way(context: &zmq::Context, bytes: usize) -> Way<RawServer> {
-    let (server, endpoint) = RawServer::new(context);
+    let (server, endpoint) = RawServer::new();
     Way { server, load: Load::start(raw::dealer(context, &endpoint), bytes) }
 }
 
@@ -243,7 +237,7 @@ fn engine_way(context: &zmq::Context, bytes: usize, config: Config) -> Way<Engin
 
 /// Round trips of `trips` requests of 64 bytes, sorted.
 fn raw_echo(context: &zmq::Context, trips: usize) -> Vec<Duration> {
-    let (mut server, endpoint) = RawServer::new(context);
+    let (mut server, endpoint) = RawServer::new();
     let socket = raw::dealer(context, &endpoint);
     let serving = thread::spawn(move || {
         for _ in 0..trips {
@@ -382,7 +376,7 @@ fn profile_sending(batch: usize, mut send: impl FnMut(usize), mut server: impl T
     }
 }
 
-/// Only one end of one of the two, for a profiler: receiving what was queued before, or sending. The engine's time caps
+/// One of the two alone, for a profiler: receiving what was queued before, sending, or round trips. The engine's time caps
 /// are at their widest, because a program under a profiler is so slow that they would end each share early.
 fn profile(which: &str, bytes: usize) {
     let context = zmq::Context::new();
@@ -396,7 +390,7 @@ fn profile(which: &str, bytes: usize) {
         "raw" => drop(raw_way(&context, bytes).backlog(batch, BATCHES)),
         "engine" => drop(engine_way(&context, bytes, config).backlog(batch, BATCHES)),
         "raw-send" => {
-            let (server, endpoint) = RawServer::new(&context);
+            let (server, endpoint) = RawServer::new();
             let socket = raw::dealer(&context, &endpoint);
             let (head, payload) = (raw::message_head(CHANNEL), vec![7_u8; bytes]);
             let send = |records| {
@@ -429,6 +423,8 @@ fn profile(which: &str, bytes: usize) {
             };
             profile_sending(batch, send, server);
         }
+        "raw-echo" => drop(raw_echo(&context, 20_000)),
+        "engine-echo" => drop(engine_echo(20_000)),
         other => panic!("nothing to profile by the name of {other}"),
     }
 }

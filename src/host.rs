@@ -14,7 +14,8 @@ use crate::name::{ChannelName, Endpoint, MeshName, Rid, TopologyName, Weight};
 use crate::topology::fanout::{self, PublisherDescriptor};
 use crate::topology::node::{self, NodeEndpoint};
 use crate::topology::roster::{Destination, NodeDescriptor};
-use crate::topology::{Core, Due, News, Pressure, Unanswered, client_server, life, mesh};
+use crate::topology::sweep::{self, READ_OUT_PAUSE};
+use crate::topology::{Core, News, Pressure, Unanswered, client_server, life, mesh};
 use crate::wire::{Correlation, ErrorKind, HostState, Name, Outcome, PARTS_MAX, Record};
 
 /// The program that embeds the engine. It is called only from within [`Engine::turn`](crate::Engine::turn), with one
@@ -184,18 +185,17 @@ impl<'a> From<(&'a MeshName, &'a Rid)> for Target<'a> {
 #[derive(Debug)]
 pub struct Outbox<'a> {
     core: &'a mut Core,
-    /// What was due when it was lent between turns; within a turn nobody needs to know.
-    due: Option<Due>,
+    /// Whether it was lent between turns.
+    between_turns: bool,
 }
 
 impl<'a> Outbox<'a> {
     pub(crate) fn in_turn(core: &'a mut Core) -> Self {
-        Self { core, due: None }
+        Self { core, between_turns: false }
     }
 
     pub(crate) fn between_turns(core: &'a mut Core) -> Self {
-        let due = Some(core.due());
-        Self { core, due }
+        Self { core, between_turns: true }
     }
 
     /// Sends a message of 1 to 255 parts to one peer. It is sent once, to one peer, and never again to another (000 §6).
@@ -523,11 +523,19 @@ impl Drop for Outbox<'_> {
     /// when the next turn is due: then the engine's descriptor is made readable, so that it stays honest.
     #[inline]
     fn drop(&mut self) {
-        let Some(due) = self.due else { return };
-        if self.core.io.has_work() || self.core.is_pressed() || self.core.is_due_before(due) {
+        if self.between_turns
+            && (self.core.io.has_work() || self.core.is_pressed() || is_due_sooner(self.core))
+        {
             self.core.io.wake();
         }
     }
+}
+
+/// Whether anything that a call between turns can add is due sooner than the host was told.
+fn is_due_sooner(core: &Core) -> bool {
+    let read_out = sweep::is_reading_out(core).then(|| core.watch.moment().now.plus(READ_OUT_PAUSE));
+    let due = [core.requests.earliest(), core.agenda.retry_at(), read_out].into_iter().flatten().min();
+    due.is_some_and(|due| core.told_due.is_none_or(|told| due < told))
 }
 
 fn check_parts(parts: &[&[u8]], least: usize) -> Result<(), SendError> {

@@ -127,7 +127,8 @@ impl Io {
     /// Looks for what changed and waits for it up to `timeout` (for ever if there is none), less if input waits already
     /// or a signal comes. Takes in all the monitors have to say.
     pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> Result<(), IoError> {
-        let mut timeout = if self.has_work() { Some(Duration::ZERO) } else { timeout };
+        let sleeps = timeout != Some(Duration::ZERO) && !self.has_work();
+        let mut timeout = if sleeps { timeout } else { Some(Duration::ZERO) };
         // The list is taken while it is walked: a monitor read on the way may free a lane.
         let mut wakeups = mem::replace(&mut self.wakeups, mio::Events::with_capacity(0));
         let looked = loop {
@@ -202,7 +203,8 @@ impl Io {
         received
     }
 
-    /// Lets connections that have just become readable join the fair queue of a lane, right before it is read.
+    /// Lets connections that have just become readable join the fair queue of a shared lane, right before it is read. For
+    /// a lane of one connection, reading does that itself.
     pub(crate) fn refresh(&mut self, lane: LaneId) {
         if self.lane(lane).is_some_and(Lane::has_input) {
             self.list(lane.index as usize);

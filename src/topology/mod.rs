@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) closing: Vec<u32>,
     /// Strangers that were turned away since that time, of whom no other memory is kept.
     pub(crate) turned_away: (ClockTime, u32),
+    /// When the host was last told that a turn is due.
+    pub(crate) told_due: Option<ClockTime>,
     /// More verdicts are due than one turn passes.
     pub(crate) verdicts_left: bool,
     /// What the host has not been told yet.
@@ -104,6 +106,7 @@ impl Core {
             reading_out: Vec::new(),
             closing: Vec::new(),
             turned_away: (clock.now(), 0),
+            told_due: None,
             verdicts_left: false,
             news: VecDeque::new(),
             own: Loop::default(),
@@ -143,23 +146,6 @@ impl Core {
         self.table.lanes.insert(entry);
     }
 
-    /// The due work that a call between turns can add to.
-    pub(crate) fn due(&self) -> Due {
-        let (time_out, retry) = (self.requests.earliest(), self.agenda.retry_at());
-        Due { time_out, retry, read_out: self.reading_out.len() }
-    }
-
-    /// Whether something is due now that was not, or was later, when `earlier` was taken.
-    pub(crate) fn is_due_before(&self, earlier: Due) -> bool {
-        let Due { time_out, retry, read_out } = self.due();
-        let is_before = |at: Option<ClockTime>, due: Option<ClockTime>| {
-            at.is_some_and(|at| due.is_none_or(|due| at < due))
-        };
-        read_out > earlier.read_out
-            || is_before(time_out, earlier.time_out)
-            || is_before(retry, earlier.retry)
-    }
-
     /// Takes in a new wish for a connection; its first attempt is due at once.
     pub(crate) fn add_intent(&mut self, channel: u32, endpoint: Endpoint, expects: Expects) -> u32 {
         let moment = self.watch.moment();
@@ -189,17 +175,6 @@ impl Core {
             || !self.closing.is_empty()
             || self.own.has_work(self.pressure)
     }
-}
-
-/// See [`Core::due`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
-    /// When the next request runs out of time.
-    time_out: Option<ClockTime>,
-    /// When the next attempt to connect is due.
-    retry: Option<ClockTime>,
-    /// Connections that are read out.
-    read_out: usize,
 }
 
 /// One registered end of a topology: a server, a client, a publisher, a subscriber, or a mesh node.

@@ -171,7 +171,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
         Why::Look => (at, DueReason::Look),
         Why::Watch => (at, DueReason::Watch),
     });
-    [
+    let next = [
         work_left.then_some((moment.now, DueReason::WorkLeft)),
         liveness,
         handshake.map(|at| (at, DueReason::Watch)),
@@ -181,5 +181,7 @@ pub(crate) fn next_due(core: &mut Core) -> Option<(ClockTime, DueReason)> {
     ]
     .into_iter()
     .flatten()
-    .min()
+    .min();
+    core.told_due = next.map(|(at, _)| at);
+    next
 }

@@ -94,7 +94,9 @@ fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host
         records.give_back(held.record);
         core.rotation.done(|| clock.now());
     }
-    core.io.refresh(lane);
+    if dialled.is_none() {
+        core.io.refresh(lane);
+    }
     while core.rotation.may_read() {
         if core.io.receive(lane, &mut records.inbound) {
             let from = dialled.or_else(|| sender(core, service.owner, &records.inbound));
