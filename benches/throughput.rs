@@ -11,7 +11,7 @@
     reason = "a bench measures time and divides it"
 )]
 
-#[path = "../tests/flow/raw.rs"]
+#[path = "../tests/support/dealer.rs"]
 mod raw;
 
 use std::hint::black_box;

@@ -6,8 +6,9 @@ use wakeful::{
     Client, Config, DueReason, Endpoint, Event, Host, LostReason, Outbox, Owned, Rid, Server, Silence,
 };
 
-use crate::raw::{ACK, PROBE, REJECT, RawClient, channel_send, check, command};
+use crate::raw::{ACK, PROBE, REJECT, RawClient, check, command};
 use crate::steps::*;
+use crate::support::raw::channel_send;
 use crate::support::*;
 
 #[test]
@@ -104,7 +105,7 @@ fn case_35_a_replaced_connection_that_still_speaks_changes_nothing() {
     for record in [check(PROBE, 2), check(ACK, id), check(ACK, new_ids[0])] {
         old.send(&[&record]);
     }
-    old.send(&[&channel_send(), b"late"]);
+    old.send(&[&channel_send(CHANNEL), b"late"]);
     old.hello("peer", 1);
     until(&mut [&mut server], "all was read", |nodes| {
         nodes[0].engine.snapshot().counters.unadmitted >= before.counters.unadmitted + 5

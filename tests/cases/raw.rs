@@ -2,19 +2,13 @@
 
 use wakeful::{Endpoint, Owned};
 
+use crate::support::raw::CHANNEL_REQUEST;
+pub use crate::support::raw::{ACK, ADMIT, HELLO, PROBE, REJECT};
+use crate::support::raw::{Admission, channel_send, head, receive};
 use crate::support::*;
 
 /// One record: its head and its parts.
 pub type Frames = Vec<Vec<u8>>;
-
-pub const HELLO: u8 = 1;
-pub const ADMIT: u8 = 2;
-pub const REJECT: u8 = 3;
-pub const PROBE: u8 = 5;
-pub const ACK: u8 = 6;
-pub const SEND: u8 = 18;
-pub const REQUEST: u8 = 19;
-pub const REPLY: u8 = 20;
 
 /// What a record is, by its head.
 pub fn command(record: &Frames) -> u8 {
@@ -27,77 +21,9 @@ pub fn number(record: &Frames) -> u64 {
     u64::from_be_bytes(record[0][5..13].try_into().unwrap())
 }
 
-/// A head without its body.
-pub fn head(command: u8) -> Vec<u8> {
-    vec![0x5A, 0x4D, 1, command, 0]
-}
-
 /// The head of a probe or an ACK.
 pub fn check(command: u8, id: u64) -> Vec<u8> {
-    [head(command), id.to_be_bytes().to_vec()].concat()
-}
-
-/// The head of a channelSend.
-pub fn channel_send() -> Vec<u8> {
-    let mut bytes = head(SEND);
-    short(&mut bytes, CHANNEL.as_bytes());
-    bytes
-}
-
-/// The head of a channelRequest.
-pub fn channel_request(correlation: u64) -> Vec<u8> {
-    let mut bytes = check(REQUEST, correlation);
-    short(&mut bytes, CHANNEL.as_bytes());
-    bytes
-}
-
-/// The head of a reply with outcome 0.
-pub fn reply(correlation: u64) -> Vec<u8> {
-    [check(REPLY, correlation), vec![0]].concat()
-}
-
-fn short(bytes: &mut Vec<u8>, text: &[u8]) {
-    bytes.push(text.len() as u8);
-    bytes.extend_from_slice(text);
-}
-
-fn admission(command: u8, role: u8, rid: &str, generation: u64, pair: u64, endpoint: &str) -> Vec<u8> {
-    let mut bytes = head(command);
-    bytes.extend([2, 1, role, 1]);
-    short(&mut bytes, CHANNEL.as_bytes());
-    short(&mut bytes, rid.as_bytes());
-    for number in [generation, 1, pair] {
-        bytes.extend(number.to_be_bytes());
-    }
-    short(&mut bytes, b"");
-    bytes.extend((endpoint.len() as u16).to_be_bytes());
-    bytes.extend(endpoint.as_bytes());
-    bytes.extend(0_u16.to_be_bytes());
-    bytes.extend(0_u32.to_be_bytes());
-    if role == 2 {
-        bytes.extend(1_u16.to_be_bytes());
-        short(&mut bytes, CHANNEL.as_bytes());
-        bytes.extend(100_u16.to_be_bytes());
-    } else {
-        bytes.extend(0_u16.to_be_bytes());
-    }
-    bytes.extend(0_u32.to_be_bytes());
-    bytes
-}
-
-fn receive(socket: &zmq::Socket) -> Option<Frames> {
-    let mut record = Vec::new();
-    let mut frame = zmq::Message::new();
-    loop {
-        match socket.recv(&mut frame, zmq::DONTWAIT) {
-            Ok(()) => record.push(frame.to_vec()),
-            Err(zmq::Error::EAGAIN) => return None,
-            Err(error) => panic!("{error}"),
-        }
-        if !frame.get_more() {
-            return Some(record);
-        }
-    }
+    head(command, &id.to_be_bytes())
 }
 
 /// A foreign client: one DEALER, and nothing said or answered but what a test says.
@@ -123,7 +49,8 @@ impl RawClient {
     }
 
     pub fn hello(&self, rid: &str, generation: u64) {
-        self.send(&[&admission(HELLO, 1, rid, generation, 77, "")]);
+        let hello = Admission { generation, pair: 77, ..Admission::client(rid) };
+        self.send(&[&head(HELLO, &hello.bytes())]);
     }
 
     /// Waits for the admit, sends its first probe, and waits until `node` tells of one more peer that is ready.
@@ -142,7 +69,7 @@ impl RawClient {
     }
 
     pub fn message(&self, text: &str) {
-        self.send(&[&channel_send(), text.as_bytes()]);
+        self.send(&[&channel_send(CHANNEL), text.as_bytes()]);
     }
 
     pub fn receive(&self) -> Option<Frames> {
@@ -210,18 +137,10 @@ impl RawServer {
             hello = std::iter::from_fn(|| self.receive()).find(|record| command(record) == HELLO);
             hello.is_some()
         });
-        let hello = hello.unwrap();
-        let admit = self.admit_bytes(&hello);
-        self.send(&[&admit]);
+        let pair = Admission::read(&hello.unwrap()[0][5..]).pair;
+        let admit = Admission { generation: 9, ..Admission::server("server", self.endpoint.as_str(), pair) };
+        self.send(&[&head(ADMIT, &admit.bytes())]);
         until(&mut [client], "ready", |nodes| nodes[0].ready_peers() == 1);
-    }
-
-    fn admit_bytes(&self, hello: &Frames) -> Vec<u8> {
-        let body = &hello[0][9..];
-        let rid_at = 1 + usize::from(body[0]);
-        let pair_at = rid_at + 1 + usize::from(body[rid_at]) + 16;
-        let pair = u64::from_be_bytes(body[pair_at..pair_at + 8].try_into().unwrap());
-        admission(ADMIT, 2, "server", 9, pair, &self.endpoint.to_string())
     }
 
     /// Reads all that came; the probes among it.
@@ -239,7 +158,7 @@ impl RawServer {
             while let Some(record) = self.receive() {
                 match command(&record) {
                     PROBE => self.send(&[&check(ACK, number(&record))]),
-                    REQUEST => {
+                    CHANNEL_REQUEST => {
                         correlation = Some(number(&record));
                         return true;
                     }

@@ -6,8 +6,9 @@ use std::time::Instant;
 use wakeful::{Client, Config, LostReason, NoRoute, Owned, RequestId, SendError, Unanswered};
 
 use crate::proxy::Proxy;
-use crate::raw::{RawClient, RawServer, channel_request, reply};
+use crate::raw::{RawClient, RawServer};
 use crate::steps::*;
+use crate::support::raw::{channel_request, reply};
 use crate::support::*;
 
 #[test]
@@ -30,8 +31,8 @@ fn case_46_two_requests_whose_replies_come_swapped_and_twice_each_complete_once_
     let correlations = [server.request(&mut client), server.request(&mut client)];
     assert_ne!(correlations[0], correlations[1]);
     for _ in 0..2 {
-        server.send(&[&reply(correlations[1]), b"to the second"]);
-        server.send(&[&reply(correlations[0]), b"to the first"]);
+        server.send(&[&reply(correlations[1], 0), b"to the second"]);
+        server.send(&[&reply(correlations[0], 0), b"to the first"]);
     }
     until(&mut [&mut client], "the repeated replies", |nodes| {
         nodes[0].engine.snapshot().counters.late_replies == 2
@@ -56,7 +57,7 @@ fn case_47_a_reply_after_the_time_out_is_counted_and_completes_nothing() {
     client.pass(s(1));
     assert_eq!(client.events(), [Owned::Unanswered { request, why: Unanswered::TimedOut }]);
 
-    server.send(&[&reply(correlation), b"late"]);
+    server.send(&[&reply(correlation, 0), b"late"]);
     let mut slowest = ms(0);
     until(&mut [&mut client], "the late reply", |nodes| {
         let begin = Instant::now();
@@ -70,7 +71,7 @@ fn case_47_a_reply_after_the_time_out_is_counted_and_completes_nothing() {
 
     let next = client.engine.outbox().request(&channel(), &[b"next"], s(5)).unwrap();
     let correlation = server.request(&mut client);
-    server.send(&[&reply(correlation), b"in time"]);
+    server.send(&[&reply(correlation, 0), b"in time"]);
     until(&mut [&mut client], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
     assert_eq!(client.events(), [replied(next, b"in time")]);
 }
@@ -123,7 +124,7 @@ fn case_49_a_thousand_requests_queued_at_a_verdict_each_end_once_and_none_of_the
     });
     assert_eq!(came.len(), 1, "and nothing else");
     assert_eq!(came[0][1], b"fresh");
-    server.send(&[&reply(crate::raw::number(&came[0])), b"done"]);
+    server.send(&[&reply(crate::raw::number(&came[0]), 0), b"done"]);
     until(&mut [&mut client], "the reply", |nodes| nodes[0].inbox.events.contains(&replied(fresh, b"done")));
 }
 
@@ -135,7 +136,7 @@ fn case_50_a_reply_to_a_peer_whose_queue_is_full_and_that_is_then_killed_returns
     let peer = RawClient::enter(&context, &cable.endpoint, &mut server, "peer");
     server.events();
     for correlation in 1..=2_000 {
-        peer.send(&[&channel_request(correlation), b"?"]);
+        peer.send(&[&channel_request(correlation, CHANNEL), b"?"]);
     }
     until(&mut [&mut server], "the requests", |nodes| nodes[0].inbox.events.len() == 2_000);
     let requested = server.events();

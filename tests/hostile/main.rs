@@ -6,6 +6,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/zmtp.rs"]
+mod zmtp;
 
 mod dialled;
 mod floods;

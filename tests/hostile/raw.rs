@@ -4,17 +4,12 @@ use std::collections::VecDeque;
 
 use wakeful::Endpoint;
 
-pub const HELLO: u8 = 1;
-pub const ADMIT: u8 = 2;
-pub const REJECT: u8 = 3;
-pub const UPDATE: u8 = 4;
-pub const PROBE: u8 = 5;
-pub const ACK: u8 = 6;
-pub const NODE_SEND: u8 = 16;
-pub const NODE_REQUEST: u8 = 17;
-pub const SEND: u8 = 18;
-pub const REQUEST: u8 = 19;
-pub const REPLY: u8 = 20;
+use crate::support::raw;
+
+pub use crate::support::raw::{
+    ACK, ADMIT, CHANNEL_SEND as SEND, HELLO, NODE_REQUEST, NODE_SEND, PROBE, REJECT, REPLY, UPDATE,
+    channel_request as request_head, channel_send as send_head, head, reply as reply_head,
+};
 
 /// The frames of one record.
 pub type Frames = Vec<Vec<u8>>;
@@ -100,36 +95,20 @@ impl Admission {
     }
 }
 
-pub fn head(command: u8, body: &[u8]) -> Vec<u8> {
-    [&[0x5A, 0x4D, 1, command, 0], body].concat()
-}
-
 pub fn probe(id: u64) -> Frames {
-    vec![head(PROBE, &id.to_be_bytes())]
+    vec![raw::probe(id)]
 }
 
 pub fn ack(id: u64) -> Frames {
-    vec![head(ACK, &id.to_be_bytes())]
+    vec![raw::ack(id)]
 }
 
 pub fn reject(reason: u32) -> Frames {
-    vec![head(REJECT, &reason.to_be_bytes())]
+    vec![raw::reject(reason)]
 }
 
 pub fn send(channel: &str, text: &str) -> Frames {
     vec![send_head(channel), text.into()]
-}
-
-pub fn send_head(channel: &str) -> Vec<u8> {
-    head(SEND, &[&[channel.len() as u8], channel.as_bytes()].concat())
-}
-
-pub fn request_head(correlation: u64, channel: &str) -> Vec<u8> {
-    head(REQUEST, &[&correlation.to_be_bytes()[..], &[channel.len() as u8], channel.as_bytes()].concat())
-}
-
-pub fn reply_head(correlation: u64, outcome: u8) -> Vec<u8> {
-    head(REPLY, &[&correlation.to_be_bytes()[..], &[outcome]].concat())
 }
 
 /// The reason, if this is a reject.

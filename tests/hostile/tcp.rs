@@ -10,32 +10,10 @@ use wakeful::Endpoint;
 
 use crate::scene::Scene;
 use crate::support::{Node, ms, s, until};
+use crate::zmtp::{greeting, ready, shake_hands};
 
 const CONNECTIONS: usize = 10_000;
 const OPEN_AT_ONCE: usize = 200;
-
-/// ZMTP 3.0, as a dealer without security would begin.
-fn greeting() -> Vec<u8> {
-    let mut greeting = vec![0; 64];
-    (greeting[0], greeting[9], greeting[10]) = (0xFF, 0x7F, 3);
-    greeting[12..16].copy_from_slice(b"NULL");
-    greeting
-}
-
-fn ready(routing_id: &[u8]) -> Vec<u8> {
-    let body = b"\x05READY\x0BSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00";
-    let body = [&body[..], &[routing_id.len() as u8], routing_id].concat();
-    [&[4, body.len() as u8], &body[..]].concat()
-}
-
-/// Shakes hands as ZMTP wants it, and waits for the other side to have done so too.
-fn shake_hands(stream: &mut TcpStream, routing_id: &[u8]) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(s(5)))?;
-    stream.write_all(&[greeting(), ready(routing_id)].concat())?;
-    let mut answer = [0; 66];
-    stream.read_exact(&mut answer)?;
-    stream.read_exact(&mut vec![0; usize::from(answer[65])])
-}
 
 /// What the `at`th connection says before it goes, or falls silent with its connection open.
 fn words(at: usize) -> Vec<u8> {
@@ -54,7 +32,7 @@ fn words(at: usize) -> Vec<u8> {
         3 => greeting()[..=at % 63].to_vec(),
         4 => greeting(),
         5 => [greeting(), random(40)].concat(),
-        6 => [greeting(), ready(b"")[..at % 30].to_vec()].concat(),
+        6 => [greeting(), ready("DEALER", b"")[..at % 30].to_vec()].concat(),
         // After the whole handshake a frame of 2^63 bytes, half a record, or a record nobody can use.
         7 => vec![2, 0x80, 0, 0, 0, 0, 0, 0, 0],
         8 => vec![1, 5, 0x5A, 0x4D],
@@ -93,7 +71,7 @@ fn case_59_ten_thousand_scans_and_half_open_connections_leave_the_server_as_it_w
     for at in 0..CONNECTIONS {
         let mut stream = TcpStream::connect_timeout(&address, s(5)).unwrap();
         if (7..=10).contains(&(at % 12)) {
-            shake_hands(&mut stream, b"").unwrap();
+            shake_hands(&mut stream, "DEALER", b"").unwrap();
         }
         // The server may have hung up already.
         let _ = stream.write_all(&words(at));
@@ -212,7 +190,7 @@ fn a_stranger_that_claims_the_routing_id_of_the_next_one_harms_nobody() {
         .map(|at| {
             let mut stream = TcpStream::connect(address).unwrap();
             let id = 0x6B8B_4567_u32 + at;
-            shake_hands(&mut stream, &[&[0][..], &id.to_be_bytes()].concat()).unwrap();
+            shake_hands(&mut stream, "DEALER", &[&[0][..], &id.to_be_bytes()].concat()).unwrap();
             stream.write_all(&[0, 1, b'x']).unwrap();
             stream
         })

@@ -445,7 +445,7 @@ fn open(kind: zmq::SocketType) -> (zmq::Socket, zmq::Socket) {
     (socket, monitor)
 }
 
-pub(super) fn receive(socket: &zmq::Socket) -> Option<Vec<Vec<u8>>> {
+pub fn receive(socket: &zmq::Socket) -> Option<Vec<Vec<u8>>> {
     let mut frame = zmq::Message::new();
     let mut frames = Vec::new();
     while socket.recv(&mut frame, zmq::DONTWAIT).is_ok() {
