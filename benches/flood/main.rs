@@ -114,7 +114,8 @@ fn measure(scenarios: &[(String, Scenario)], spans: &Spans) {
         for (outcome, (_, end)) in outcomes.iter().zip(ENDS) {
             row(end, outcome);
             if name.ends_with("64 B, 1 us a record") {
-                lines.push(line(format!("{end}, {}", &name[..10]), outcome));
+                let (way, _) = name.split_once(',').unwrap();
+                lines.push(line(format!("{end}, {way}"), outcome));
             }
         }
         let [records, bytes, time] = outcomes[1].capped;
