@@ -203,7 +203,9 @@ fn watch(scenario: &Scenario, scene: Scene, span: Duration) -> Outcome {
         let seen = quiet.join().unwrap();
         // The host's sockets go last: where both ends of a connection close at once in the middle of a record, libzmq 4.3.4
         // can abort (session_base.cpp:260).
-        flooders.into_iter().for_each(|flooder| flooder.join().unwrap());
+        for flooder in flooders {
+            flooder.join().unwrap();
+        }
         let Work { served, delays, turns, lost: [lost_quiet, lost_flooders], .. } = work;
         Outcome {
             round_trips: seen.round_trips,
