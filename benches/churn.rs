@@ -47,9 +47,10 @@ fn main() {
 
     println!("{peers} peers; opens and ends a second; ratio of the engine to a bare ROUTER; memory in MiB");
     println!(
-        "{:>7} | {:>12} | {:>12} | {:>5} | {:>11} | {:>13} | {:>13}",
+        "| {:>7} | {:>12} | {:>12} | {:>5} | {:>11} | {:>13} | {:>13} |",
         "cycle", "ROUTER opens", "engine opens", "ratio", "engine ends", "ROUTER memory", "engine memory"
     );
+    println!("|---|---:|---:|---:|---:|---:|---:|");
     let (mut resident, mut ratios) = (Vec::new(), Vec::new());
     for cycle in 1..=warm_up + cycles {
         let (theirs, their_kib) = router.cycle(peers);
@@ -59,7 +60,7 @@ fn main() {
         let a_second = |span: Duration| peers as f64 / span.as_secs_f64();
         let name = if cycle <= warm_up { format!("warm {cycle}") } else { (cycle - warm_up).to_string() };
         println!(
-            "{name:>7} | {:>12.0} | {:>12.0} | {ratio:>5.2} | {:>11.0} | {:>13.1} | {:>13.1}",
+            "| {name:>7} | {:>12.0} | {:>12.0} | {ratio:>5.2} | {:>11.0} | {:>13.1} | {:>13.1} |",
             a_second(theirs),
             a_second(ours),
             a_second(gone),

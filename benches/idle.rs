@@ -70,9 +70,10 @@ fn main() {
         "nanoseconds, min / median / max of {rounds} rounds; processor time of the whole process over {seconds} s"
     );
     println!(
-        "{:>10} {:>6} | {:>18} | {:>6} | {:>28} | {:>9}",
+        "| {:>10} | {:>6} | {:>18} | {:>6} | {:>28} | {:>9} |",
         "", "peers", "idle turn", "to one", "look of zmq::poll", "processor"
     );
+    println!("|---|---:|---:|---:|---:|---:|");
     let mut lines = Vec::new();
     for Plan { through, name, counts } in plans {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -82,7 +83,7 @@ fn main() {
             ours.push((count as f64, turn));
             theirs.push((count as f64, median(&mut looks)));
             println!(
-                "{name:>10} {count:>6} | {:>18} | {:>6.2} | {:>28} | {:>7.3} %",
+                "| {name:>10} | {count:>6} | {:>18} | {:>6.2} | {:>28} | {:>7.3} % |",
                 text(&turns),
                 turn / ours[0].1,
                 text(&looks),

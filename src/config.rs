@@ -23,7 +23,7 @@ pub struct Config {
     /// memory of records set aside: at most this and one record for each peer behind a bound socket.
     pub receive_bytes_max: u64,
     /// Time spent on the records of one connection in one turn, the host's own handling included (000 §4). Default
-    /// 500 µs, 50 µs to 10 ms. More wastes fewer turns on a slow handler; less makes the others wait less for it.
+    /// 250 µs, 50 µs to 10 ms. More wastes fewer turns on a slow handler; less makes the others wait less for it.
     pub receive_time_max: Duration,
     /// Time for all receiving in one turn. Default 2 ms, 100 µs to 100 ms. More spreads a turn's fixed cost over more
     /// records; less gives the host its loop back sooner.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use wakeful::{Client, Config, Endpoint, Engine, Event, Host, Outbox, Server, Snapshot, Subscriber};
+use wakeful::{Client, Config, Endpoint, Engine, Event, Host, Outbox, Server, Subscriber};
 
 use super::peers::{MEASURE, STOP, Stage};
 use super::quiet::QUIET;
@@ -107,8 +107,8 @@ fn channel(name: &str) -> wakeful::ChannelName {
     wakeful::ChannelName::new(name).unwrap()
 }
 
-/// The host's loop around the engine. In the end, what the engine says of it.
-pub fn turn(mut engine: Engine, work: &mut Work<'_>) -> Snapshot {
+/// The host's loop around the engine.
+pub fn turn(engine: &mut Engine, work: &mut Work<'_>) {
     while !work.stage.is(STOP) {
         let begin = Instant::now();
         let report = engine.turn(work);
@@ -117,7 +117,6 @@ pub fn turn(mut engine: Engine, work: &mut Work<'_>) -> Snapshot {
             engine.wait(Some(Duration::from_millis(10)));
         }
     }
-    engine.snapshot()
 }
 
 /// The same sockets without the engine, in a loop that drains each of them before it looks at the next.
@@ -159,7 +158,7 @@ impl Greedy {
         Self { _context: context, sockets, frames: std::array::from_fn(|_| zmq::Message::new()) }
     }
 
-    pub fn turn(mut self, work: &mut Work<'_>) {
+    pub fn turn(&mut self, work: &mut Work<'_>) {
         while !work.stage.is(STOP) {
             let mut items: Vec<_> =
                 self.sockets.iter().map(|socket| socket.as_poll_item(zmq::POLLIN)).collect();

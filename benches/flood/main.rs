@@ -97,13 +97,18 @@ fn scenarios() -> Vec<(String, Scenario)> {
 }
 
 fn measure(scenarios: &[(String, Scenario)], spans: &Spans) {
-    println!("{} rounds, {:?} and {:?} each; milliseconds", spans.rounds, spans.greedy, spans.engine);
-    println!("share: records of the least served flooder to those of the most served");
-    println!("quiet: messages of the least served quiet peer; lost: quiet peers / flooders");
-    let mut lines = Vec::new();
+    println!(
+        "{} rounds of {:?} (zmq::poll) and {:?} (engine); milliseconds as p50 / p99 / max",
+        spans.rounds, spans.greedy, spans.engine
+    );
+    println!("flood: records a second; share: those of the least served flooder to those of the most served");
+    println!(
+        "quiet: messages of the least served quiet peer; capped: flooders' shares ended by records / bytes / time"
+    );
+    println!("host: its thread ran / waited for a processor; lost: quiet peers / flooders\n");
+    heading();
+    let (mut lines, mut quiet_lost) = (Vec::new(), 0);
     for (name, scenario) in scenarios {
-        println!("\n{name}: {} flooders, {} quiet peers", scenario.flooders.len(), scenario.quiet);
-        heading();
         let mut outcomes = [Outcome::default(), Outcome::default()];
         for _ in 0..spans.rounds {
             for (outcome, (end, _)) in outcomes.iter_mut().zip(ENDS) {
@@ -111,54 +116,59 @@ fn measure(scenarios: &[(String, Scenario)], spans: &Spans) {
                 outcome.merge(&run(scenario, end, span));
             }
         }
+        quiet_lost += outcomes[1].lost_quiet.len();
         for (outcome, (_, end)) in outcomes.iter().zip(ENDS) {
-            row(end, outcome);
+            row(&format!("{name}: {end}"), outcome);
             if name.ends_with("64 B, 1 us a record") {
-                lines.push(line(format!("{end}, {}", &name[..10]), outcome));
+                let (way, _) = name.split_once(',').unwrap();
+                lines.push(line(format!("{end}, {way}"), outcome));
             }
         }
-        let [records, bytes, time] = outcomes[1].capped;
-        println!("flooders capped by records {records}, by bytes {bytes}, by time {time} times");
     }
     if flag("--plot") {
         draw(&lines);
     }
+    assert_eq!(quiet_lost, 0, "the engine lost quiet peers");
 }
 
 fn heading() {
     println!(
-        "{:>10} | {:>24} | {:>6} | {:>24} | {:>31} | {:>9} | {:>5} | {:>5} | {:>9} | lost",
+        "| {:<49} | {:>23} | {:>6} | {:>23} | {:>31} | {:>7} | {:>5} | {:>5} | {:>20} | {:>9} | lost |",
         "",
-        "round trip p50/p99/max",
+        "round trip",
         "no ACK",
-        "delay p50/p99/max",
-        "turn p50/p99/p99.9/max",
-        "flood/s",
+        "delay",
+        "turn p50 / p99 / p99.9 / max",
+        "flood",
         "share",
         "quiet",
-        "ran/waits",
+        "capped",
+        "host",
     );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
 }
 
-fn row(end: &str, outcome: &Outcome) {
+fn row(name: &str, outcome: &Outcome) {
     let (least, most) = (outcome.flooders.iter().min(), outcome.flooders.iter().max());
     let share = least.map_or(0.0, |&least| least as f64) / most.map_or(1.0, |&most| most.max(1) as f64);
     let percent = |span: Duration| span.as_secs_f64() / outcome.seconds * 100.0;
+    let [records, bytes, time] = outcome.capped;
     println!(
-        "{end:>10} | {:>24} | {:>6} | {:>24} | {:>31} | {:>9.0} | {share:>5.2} | {:>5} | {:>4.0}/{:>2.0} % | {} / {}",
+        "| {name:<49} | {:>23} | {:>6} | {:>23} | {:>31} | {:>7.0} | {share:>5.2} | {:>5} | {:>20} | {:>2.0} / {:>2.0} % | {} / {} |",
         outcome.round_trips.text(&[0.5, 0.99]),
         outcome.unanswered,
         outcome.delays.text(&[0.5, 0.99]),
         outcome.turns.text(&[0.5, 0.99, 0.999]),
         outcome.records_per_second(),
         outcome.quiet.iter().min().unwrap_or(&0),
+        format!("{records} / {bytes} / {time}"),
         percent(outcome.ran),
         percent(outcome.waited),
         outcome.lost_quiet.len(),
         outcome.lost_flooders.len(),
     );
     for lost in outcome.lost_quiet.iter().chain(&outcome.lost_flooders) {
-        println!("{:>10}   lost: {lost}", "");
+        eprintln!("lost: {lost}");
     }
 }
 

@@ -9,14 +9,13 @@ use super::run::{self, End, Scenario};
 use super::{WAYS, heading, row, scenario};
 
 pub fn run(span: Duration) {
+    println!("the engine, three flooders, {span:?} each; columns as in the measurement\n");
+    heading();
     for (through, way) in WAYS {
-        println!("\n{way}, three flooders");
-        heading();
         for setting in settings() {
             let Setting { cap, value, bytes, each, config } = setting;
-            println!("{cap} = {value}, flooders of {bytes} B, {each:?} a record");
             let scenario = Scenario { config, ..scenario(through, &[bytes; 3], each) };
-            row("engine", &run::run(&scenario, End::Engine, span));
+            row(&format!("{way}: {cap} {value}"), &run::run(&scenario, End::Engine, span));
         }
     }
 }

@@ -57,6 +57,9 @@ impl Histogram {
 
     /// The shares' times and the maximum, in milliseconds.
     pub fn text(&self, shares: &[f64]) -> String {
+        if self.count == 0 {
+            return "none".into();
+        }
         let times = shares.iter().map(|&share| self.at(share)).chain([self.max()]);
         let texts: Vec<String> = times.map(|time| millis(time.as_secs_f64() * 1e3)).collect();
         texts.join(" / ")

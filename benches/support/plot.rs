@@ -44,6 +44,7 @@ impl Plot<'_> {
         let mut chart = ChartBuilder::on(&root)
             .caption(self.title, ("sans-serif", 20))
             .margin(14)
+            .margin_right(30)
             .x_label_area_size(44)
             .y_label_area_size(72)
             .build_cartesian_2d((left..right).log_scale(), up.log_scale())?;

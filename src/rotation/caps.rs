@@ -11,7 +11,7 @@ pub(crate) const BYTES_DEFAULT: u64 = 256 << 10;
 pub(crate) const BYTES_MAX: u64 = 16 << 20;
 /// Bounds and default of [`Caps::time`].
 pub(crate) const TIME_MIN: Duration = Duration::from_micros(50);
-pub(crate) const TIME_DEFAULT: Duration = Duration::from_micros(500);
+pub(crate) const TIME_DEFAULT: Duration = Duration::from_micros(250);
 pub(crate) const TIME_MAX: Duration = Duration::from_millis(10);
 /// Bounds and default of [`Caps::turn_time`].
 pub(crate) const TURN_TIME_MIN: Duration = Duration::from_micros(100);

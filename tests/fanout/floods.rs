@@ -98,7 +98,7 @@ impl Field {
 }
 
 /// What is there of a quiet publisher is taken after one share of each other one at most: 64 records, or as many as cross
-/// 256 KiB or 500 µs, whichever is first. A record of 1 MiB is a share, and so is one that is handled for 2 ms. Nobody is
+/// 256 KiB or 250 µs, whichever is first. A record of 1 MiB is a share, and so is one that is handled for 2 ms. Nobody is
 /// lost meanwhile, though nothing but the batches keeps the quiet one alive.
 #[test]
 fn a_flood_and_a_slow_handler_keep_a_quiet_publisher_waiting_for_one_share_at_most() {
