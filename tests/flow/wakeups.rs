@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use wakeful::{Config, Event, Outbox, Owned, Report};
+use wakeful::{Config, Event, Outbox, Owned, Report, SendError};
 
 use crate::follower::{Cause, Counts, Follower, Trigger, follow_until, rest};
 use crate::support::*;
@@ -28,7 +28,12 @@ fn case_17(trigger: Trigger) {
     for (node, count) in [(2, QUIET), (1, FLOOD)] {
         for number in 0..count {
             let part: &[u8] = &number.to_be_bytes();
-            nodes[node].engine.outbox().send(&channel(), &[part]).unwrap();
+            let begin = Instant::now();
+            // On a busy machine ZeroMQ's own thread may not have made room yet.
+            while let Err(error) = nodes[node].engine.outbox().send(&channel(), &[part]) {
+                assert!(error == SendError::WouldBlock && begin.elapsed() < s(10), "{error}");
+                std::thread::yield_now();
+            }
         }
     }
     // From here on both are silent for ever: nobody turns them. What they sent needs a moment to travel.
