@@ -45,18 +45,17 @@ fn main() {
 
 /// Round trips of so many requests of 64 bytes in each round.
 fn trips(count: usize, rounds: usize) {
-    let context = zmq::Context::new();
-    let all: Vec<[Vec<Duration>; 2]> =
-        (0..rounds).map(|_| [raw::trips(&context, count), node::trips(count)]).collect();
-    println!("\nround trips, microseconds: min / median / max of {rounds} rounds of {count}");
-    println!("{:>6} {:>28} {:>28} {:>26}", "", "raw ROUTER-ROUTER", "mesh", "mesh / raw");
+    let all: Vec<[Vec<Duration>; 2]> = (0..rounds).map(|_| [raw::trips(count), node::trips(count)]).collect();
+    println!("\nround trips, microseconds: min / median / max of {rounds} rounds of {count}\n");
+    println!("| {:>4} | {:>24} | {:>24} | {:>21} |", "", "raw ROUTER-ROUTER", "mesh", "mesh / raw");
+    println!("|---|---:|---:|---:|");
     for (what, percent) in [("p50", 50), ("p99", 99)] {
         let pairs: Vec<[f64; 2]> =
             all.iter().map(|ends| ends.each_ref().map(|times| micros(at(times, percent)))).collect();
         let raw = spread(pairs.iter().map(|pair| pair[0]), 1);
         let mesh = spread(pairs.iter().map(|pair| pair[1]), 1);
         let ratio = spread(pairs.iter().map(|pair| pair[1] / pair[0]), 3);
-        println!("{what:>6} {raw:>28} {mesh:>28} {ratio:>26}");
+        println!("| {what:>4} | {raw:>24} | {mesh:>24} | {ratio:>21} |");
     }
 }
 

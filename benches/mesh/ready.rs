@@ -14,13 +14,14 @@ use crate::spread;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn measure(counts: &[usize], rounds: usize) {
-    println!("\nall pairs ready, milliseconds: min / median / max of {rounds} rounds");
-    println!("{:>6} {:>6} {:>28} {:>28}", "nodes", "pairs", "the later one dials", "both dial");
+    println!("\nall pairs ready, milliseconds: min / median / max of {rounds} rounds\n");
+    println!("| {:>5} | {:>5} | {:>24} | {:>24} |", "nodes", "pairs", "the later one dials", "both dial");
+    println!("|---:|---:|---:|---:|");
     for &count in counts {
         let times: Vec<[f64; 2]> =
             (0..rounds).map(|_| [false, true].map(|both| stand(count, both).as_secs_f64() * 1e3)).collect();
         let [one, both] = [0, 1].map(|way| spread(times.iter().map(|pair| pair[way]), 1));
-        println!("{count:>6} {:>6} {one:>28} {both:>28}", count * (count - 1) / 2);
+        println!("| {count:>5} | {:>5} | {one:>24} | {both:>24} |", count * (count - 1) / 2);
     }
 }
 
