@@ -256,17 +256,13 @@ fn a_completion_endpoint_that_leads_astray_ends_the_attempt_and_harms_nobody_the
     let nobody = RawNode::listening("gone").at().to_string();
     let cases = [
         ("nobody", nobody, Failure::Unreachable),
-        // Nobody there knows of such a pair, and an application lane takes no completion hello.
+        // Nobody there knows of such a pair, and an application lane goes by another name than a completion lane.
         (
             "a stranger's completion lane",
             bound.completion.to_string(),
             Failure::Refused(RejectReason::NotAdmitted),
         ),
-        (
-            "a stranger's application lane",
-            bound.application.to_string(),
-            Failure::Refused(RejectReason::TopologyMismatch),
-        ),
+        ("a stranger's application lane", bound.application.to_string(), Failure::Unreachable),
         ("the dialler's own", own.completion.to_string(), Failure::Refused(RejectReason::IdentityMismatch)),
     ];
     for (what, completion, failure) in cases {
