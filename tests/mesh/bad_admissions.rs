@@ -159,7 +159,7 @@ fn half_a_pair_is_seen_and_given_up_after_20_s() {
         scene.settle();
     }
     for raw in [&mut alone, &mut wrong] {
-        assert_eq!(raw.lane(APPLICATION).rejected(), Some(NOT_ADMITTED));
+        assert_eq!(raw.wait(&mut scene.node, APPLICATION, raw::REJECT).reason(), NOT_ADMITTED);
     }
     assert_eq!(scene.node.engine.snapshot().unadmitted, 0);
     scene.neighbour_is_served();
