@@ -318,7 +318,9 @@ fn a_request_beyond_the_places_for_answers_or_for_nobodys_channel_is_declined_by
 fn a_reply_by_another_pair_completes_nothing() {
     let mut raws = ["raw", "other"].map(RawNode::listening);
     let (mut node, _) = Node::join(plain("node").peer(raws[0].at()).peer(raws[1].at()));
-    raws.iter_mut().for_each(|raw| raw.admit(&mut node));
+    for raw in &mut raws {
+        raw.admit(&mut node);
+    }
     node.events();
     let asking = request(&mut node, b"?", s(5)).unwrap();
     let correlation = asked(&mut raws[0], &mut node);
@@ -369,7 +371,9 @@ fn a_request_to_oneself_ends_exactly_once_whatever_races() {
                 5 => {
                     node.engine.outbox().set_pressure([Pressure::Running, Pressure::Paused][roll(2) as usize])
                 }
-                _ => drop(node.pass(ms(roll(100))).stopped),
+                _ => {
+                    node.pass(ms(roll(100)));
+                }
             }
             for event in node.events() {
                 match event {
