@@ -146,18 +146,23 @@ pub(super) fn replace(core: &mut Core, channel: u32, wanted: Vec<Wish>, is_descr
         wanted.into_iter().filter(|wish| !intents().any(|(_, intent)| stays(intent, wish))).collect();
     // Who has the endpoint of one that goes takes its place before who has only its RID.
     coming.sort_by_cached_key(|wish| predecessor(core, &going, wish, has_endpoint).is_none());
+    let mut fresh = Vec::new();
     for wish in coming {
         let place = predecessor(core, &going, &wish, has_endpoint)
             .or_else(|| predecessor(core, &going, &wish, has_rid));
         if let Some(place) = place {
             redirect(core, going.swap_remove(place), wish.0, wish.1);
         } else {
-            let intent = core.add_intent(channel, wish.0, wish.1);
-            core.table.intents[intent as usize].is_described = is_described;
+            fresh.push(wish);
         }
     }
     for intent in going {
         retire(core, intent);
+    }
+    // Only now, because a new one may take the very place of one that is over and done with.
+    for (endpoint, expects) in fresh {
+        let intent = core.add_intent(channel, endpoint, expects);
+        core.table.intents[intent as usize].is_described = is_described;
     }
 }
 

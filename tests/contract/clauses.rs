@@ -114,6 +114,12 @@ const CLAUSES: &[Clause] = &[
     (
         Bidirectional,
         3,
+        "in the opening too",
+        By("an_orderly_close_before_a_pair_is_ready_takes_effect_at_once"),
+    ),
+    (
+        Bidirectional,
+        3,
         "what came before it is delivered (000 §6)",
         By("what_a_node_sent_before_its_stop_is_delivered_first"),
     ),

@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use wakeful::{
-    HostState, LastFailure, LostReason, NoRoute, Owned, RejectReason, RouteState, SendError, Silence,
+    Failure, HostState, LastFailure, LostReason, NoRoute, Owned, RejectReason, RouteState, SendError, Silence,
 };
 
 use crate::scene::{MeshScene, name};
 use crate::support::mesh::{mesh, named, plain, weight};
-use crate::support::raw::{self, Seen, ack, channel_request, channel_send, head, probe, reject, reply};
-use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawNode, node_request, node_send};
+use crate::support::raw::{
+    self, ADMIT, Admission, Seen, UPDATE, ack, channel_request, channel_send, head, probe, reject, reply,
+};
+use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawNode, host, node_request, node_send};
 use crate::support::{Node, rid, s, until};
 
 /// Says that peer 0 was judged at exactly `at`, and that this was the only end.
@@ -159,6 +161,46 @@ fn an_orderly_close_of_a_pair_takes_effect_at_once() {
         scene.until_lost(1);
         assert_eq!(scene.lost(), [(s(1), name(0), LostReason::Orderly)]);
     }
+}
+
+/// So does one in the middle of the opening: by the application lane where the completion lane does not stand yet, and where
+/// nobody was told of the peer, nobody hears of its end.
+#[test]
+fn an_orderly_close_before_a_pair_is_ready_takes_effect_at_once() {
+    for is_whole in [false, true] {
+        let (mut node, at) = Node::listens(host("node"));
+        let mut raw = RawNode::dialling("raw", &at);
+        raw.open_application(&mut node);
+        if is_whole {
+            raw.open_completion();
+            raw.wait(&mut node, COMPLETION, ADMIT);
+            assert!(matches!(&node.events()[..], [Owned::Admitted { .. }]));
+            raw.update(raw::STOPPED);
+        } else {
+            let stopped = Admission { state: raw::STOPPED, revision: 2, ..raw.admission.clone() };
+            raw.send(APPLICATION, &head(UPDATE, &stopped.bytes()), &[]);
+        }
+        until(&mut [&mut node], "the end", |nodes| {
+            let now = nodes[0].engine.snapshot();
+            (now.connections.len(), now.unadmitted) == (0, 0)
+        });
+        let told = node.events();
+        match &told[..] {
+            [] => assert!(!is_whole),
+            [Owned::Lost { reason: LostReason::Orderly, .. }] => assert!(is_whole),
+            _ => panic!("{told:?}"),
+        }
+    }
+    let mut raw = RawNode::listening("raw");
+    let (mut node, _) = Node::join(plain("node").peer(raw.at()));
+    raw.hello(&mut node, APPLICATION);
+    raw.send(APPLICATION, &head(ADMIT, &raw.body(APPLICATION)), &[]);
+    raw.hello(&mut node, COMPLETION);
+    let stopped = Admission { state: raw::STOPPED, revision: 2, ..raw.admission.clone() };
+    raw.send(APPLICATION, &head(UPDATE, &stopped.bytes()), &[]);
+    until(&mut [&mut node], "both lanes' ends", |_| raw.disconnected() == 2);
+    let told = node.events();
+    assert!(matches!(&told[..], [Owned::Failed { failure: Failure::Unreachable, .. }]), "{told:?}");
 }
 
 /// What came before the close of a pair is delivered before the host hears of it, by either lane.

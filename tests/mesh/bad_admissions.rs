@@ -2,7 +2,7 @@
 //! the reason that WIRE.md gives, the pair ended on both lanes, nothing left in any table, and a healthy pair beside it
 //! undisturbed. The strangers are raw sockets, dozens at once.
 
-use wakeful::{Endpoint, LostReason, NodeDescriptor, Role, SecurityId};
+use wakeful::{Config, Endpoint, LostReason, NodeDescriptor, Role, SecurityId};
 
 use crate::strangers::Stage::{Admitted, Joining, Ready, Stranger};
 use crate::strangers::*;
@@ -159,7 +159,7 @@ fn half_a_pair_is_seen_and_given_up_after_20_s() {
         scene.settle();
     }
     for raw in [&mut alone, &mut wrong] {
-        assert_eq!(raw.lane(APPLICATION).rejected(), Some(NOT_ADMITTED));
+        assert_eq!(raw.wait(&mut scene.node, APPLICATION, raw::REJECT).reason(), NOT_ADMITTED);
     }
     assert_eq!(scene.node.engine.snapshot().unadmitted, 0);
     scene.neighbour_is_served();
@@ -410,4 +410,19 @@ fn a_hello_to_a_node_that_does_not_serve_or_needs_nobody_is_refused_by_its_reaso
         change(&mut raw.admission);
         raw.open(&mut client);
     }
+}
+
+/// A full table says so on whichever lane finds it full, and whoever is in it stays.
+#[test]
+fn a_hello_for_which_there_is_no_place_is_refused_on_either_lane() {
+    const NO_PLACE: u32 = 12;
+    // The node itself, the neighbour's two lanes, and one more.
+    let mut scene = Scene::with(Config { connections_max: 4, seed: 7, ..Config::default() });
+    let mut first = scene.stranger("first", Joining);
+    first.open_completion();
+    assert_eq!(first.wait(&mut scene.node, COMPLETION, raw::REJECT).reason(), NO_PLACE);
+    assert_eq!(refused(&mut scene, "no place", template()), NO_PLACE);
+    scene.neighbour_is_served();
+    drop(first);
+    scene.all_gone();
 }

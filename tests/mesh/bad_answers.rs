@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use wakeful::{Failure, LostReason, Owned, RejectReason};
+use wakeful::{Failure, LostReason, NodeEndpoint, Owned, RejectReason};
 
 use crate::strangers::*;
 use crate::support::mesh::{mesh, named, plain};
@@ -216,5 +216,73 @@ fn a_word_that_a_listener_may_not_say_ends_a_pair_in_use_on_both_lanes() {
         // A dialler says nothing more: it closes.
         assert_eq!([0, 1].map(|leg| raw.lane(leg).rejected()), [None, None]);
         assert_eq!(node.engine.snapshot().connections.len(), 0);
+    }
+}
+
+/// A listener that takes the transport and never answers, on either lane, has 20 s of watched time.
+#[test]
+fn an_answer_that_never_comes_ends_the_attempt_after_20_s_on_either_lane() {
+    for silent in [APPLICATION, COMPLETION] {
+        let mut raw = RawNode::listening("raw");
+        let (mut node, _) = Node::join(plain("node").peer(raw.at()));
+        for leg in 0..=silent {
+            raw.hello(&mut node, leg);
+            if leg < silent {
+                raw.send(leg, &head(ADMIT, &raw.body(leg)), &[]);
+            }
+        }
+        for second in 1..=20 {
+            assert_eq!(node.events(), [], "after {second} s");
+            node.pass(s(1));
+        }
+        let events = node.events();
+        assert!(matches!(&events[..], [Owned::Failed { failure: Failure::TimedOut, .. }]), "{events:?}");
+        until(&mut [&mut node], "the ends", |_| raw.disconnected() == silent + 1);
+        // The next attempt begins anew, on the application lane.
+        node.pass(s(1));
+        raw.admit(&mut node);
+        assert_eq!(node.peers(), ["raw"]);
+    }
+}
+
+/// An admit can name any completion endpoint. Where that is not the listener's own the attempt comes to nothing, and
+/// whoever is there is not disturbed.
+#[test]
+fn a_completion_endpoint_that_leads_astray_ends_the_attempt_and_harms_nobody_there() {
+    let (mut other, bound) = Node::join(host("other"));
+    let bound = bound.unwrap();
+    let (mut node, own) = Node::join(host("node"));
+    let own = own.unwrap();
+    let nobody = RawNode::listening("gone").at().to_string();
+    let cases = [
+        ("nobody", nobody, Failure::Unreachable),
+        // Nobody there knows of such a pair, and an application lane goes by another name than a completion lane.
+        (
+            "a stranger's completion lane",
+            bound.completion.to_string(),
+            Failure::Refused(RejectReason::NotAdmitted),
+        ),
+        ("a stranger's application lane", bound.application.to_string(), Failure::Unreachable),
+        ("the dialler's own", own.completion.to_string(), Failure::Refused(RejectReason::IdentityMismatch)),
+    ];
+    for (what, completion, failure) in cases {
+        let mut raw = RawNode::listening("raw");
+        let wish = NodeEndpoint { endpoint: raw.at(), rid: None };
+        node.outbox().set_endpoints(&mesh(), 0, &[wish]).unwrap();
+        raw.hello(&mut node, APPLICATION);
+        raw.admission.completion = completion;
+        raw.send(APPLICATION, &head(ADMIT, &raw.body(APPLICATION)), &[]);
+        until(&mut [&mut node, &mut other], what, |nodes| !nodes[0].inbox.events.is_empty());
+        let events = node.events();
+        let is = |event: &Owned| matches!(event, Owned::Failed { failure: told, .. } if *told == failure);
+        assert!(events.len() == 1 && is(&events[0]), "{what}: {events:?}");
+        node.outbox().set_endpoints(&mesh(), 0, &[]).unwrap();
+        until(&mut [&mut node, &mut other], "nothing left", |nodes| {
+            nodes.iter().all(|node| {
+                let now = node.engine.snapshot();
+                (now.connections.len(), now.unadmitted, now.fenced_open) == (0, 0, 0)
+            })
+        });
+        assert_eq!(other.events(), []);
     }
 }

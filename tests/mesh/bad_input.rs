@@ -12,7 +12,8 @@ use wakeful::{
 };
 
 use crate::support::mesh::{application, listening, mesh, mesh_pair, named, plain, weight};
-use crate::support::{Node, generation, rid, s, until};
+use crate::support::raw_mesh::RawNode;
+use crate::support::{Node, generation, rid, s, settle, until};
 
 const ANY: &str = "tcp://127.0.0.1:0";
 
@@ -224,7 +225,26 @@ fn an_endpoint_or_a_node_named_twice_is_refused_whole() {
     assert_eq!(nobody, Err(SendError::RouteNotConnected(NoRoute::NotFound)), "nobody was described");
 }
 
+/// What was wished for and taken back is out of the way of what is wished for next, however often.
+#[test]
+fn a_list_of_endpoints_that_was_emptied_can_be_filled_again() {
+    let (mut node, _) = Node::join(plain("node"));
+    for _ in 0..4 {
+        let mut raw = RawNode::listening("raw");
+        let wish = [NodeEndpoint { endpoint: raw.at(), rid: None }];
+        node.outbox().set_endpoints(&mesh(), 0, &wish).unwrap();
+        raw.admit(&mut node);
+        assert_eq!(node.peers(), ["raw"]);
+        node.outbox().set_endpoints(&mesh(), 0, &[]).unwrap();
+        assert_eq!(node.engine.snapshot().intents.len(), 0);
+        until(&mut [&mut node], "both lanes' ends", |_| raw.disconnected() == 2);
+        settle(&mut [&mut node]);
+    }
+}
+
 // ---- Calls ----
+
+type Call<'a> = &'a dyn Fn(&mut Engine) -> Result<(), SendError>;
 
 #[test]
 fn a_call_on_a_mesh_without_a_node_here_is_refused() {
@@ -232,7 +252,7 @@ fn a_call_on_a_mesh_without_a_node_here_is_refused() {
     for node in [&mut a, &mut b] {
         let words = ["no node of that mesh"];
         let (hall, work, b) = (hall(), named("work"), rid("b"));
-        let calls: [&dyn Fn(&mut Engine) -> Result<(), SendError>; 4] = [
+        let calls: [Call<'_>; 4] = [
             &|engine| engine.outbox().send((&hall, &work), &[b"x"]),
             &|engine| engine.outbox().send((&hall, &b), &[b"x"]),
             &|engine| engine.outbox().request((&hall, &work), &[b"x"], s(1)).map(drop),
@@ -292,7 +312,7 @@ fn a_record_of_a_mesh_takes_1_to_255_parts_and_a_reply_0_to_255() {
         (256, SendError::TooManyParts { parts: 256 }, ["256", "255"]),
     ] {
         let parts = parts(count);
-        let calls: [&dyn Fn(&mut Engine) -> Result<(), SendError>; 6] = [
+        let calls: [Call<'_>; 6] = [
             &|engine| engine.outbox().send((&mesh, &work), &parts),
             &|engine| engine.outbox().send((&mesh, &to), &parts),
             // To oneself, to nobody, and by another's mesh: what is wrong with the parts comes first.

@@ -4,10 +4,13 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use wakeful::{Config, Endpoint, LostReason, NoRoute, Owned, ReplyToken, RequestId, SendError, Unanswered};
+use wakeful::{
+    Config, Endpoint, ErrorKind, Event, Host, LostReason, NoRoute, Outbox, Owned, Pressure, ReplyToken,
+    RequestId, SendError, Unanswered,
+};
 
 use crate::proxy::Proxy;
-use crate::support::mesh::{listening, mesh, named, plain, weight};
+use crate::support::mesh::{application, listening, mesh, named, plain, weight};
 use crate::support::raw::{self, reply};
 use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawLane, RawNode, host, node_request, node_send};
 use crate::support::{Node, ms, rid, s, settle, until};
@@ -61,7 +64,11 @@ fn case_47_a_reply_after_the_time_out_is_counted_and_completes_nothing() {
         node.events();
         let slow = request(&mut node, b"slow", ms(500)).unwrap();
         let correlation = asked(&mut raw, &mut node);
-        node.pass(s(1));
+        // Its time began with the true clock, which may be ahead of the virtual one.
+        until(&mut [&mut node], "the time-out", |nodes| {
+            nodes[0].pass(ms(500));
+            !nodes[0].inbox.events.is_empty()
+        });
         assert_eq!(node.events(), [Owned::Unanswered { request: slow, why: Unanswered::TimedOut }]);
         raw.send(COMPLETION, &reply(correlation, 0), &[b"late"]);
         let mut calls = Calls::default();
@@ -233,6 +240,213 @@ impl Calls {
         self.0.sort_unstable();
         let (usual, slowest) = (self.0[self.0.len() * 9 / 10], *self.0.last().unwrap());
         assert!(usual < ms(10) && slowest < s(1), "{usual:?}, {slowest:?}");
+    }
+}
+
+// ---- Answers ----
+
+const KINDS: [ErrorKind; 13] = [
+    ErrorKind::NotFound,
+    ErrorKind::AlreadyExists,
+    ErrorKind::TypeMismatch,
+    ErrorKind::NotConfigured,
+    ErrorKind::Rejected,
+    ErrorKind::Unavailable,
+    ErrorKind::CapacityExceeded,
+    ErrorKind::DeadlineExceeded,
+    ErrorKind::ShuttingDown,
+    ErrorKind::ProtocolError,
+    ErrorKind::InvalidOperation,
+    ErrorKind::DataLost,
+    ErrorKind::InternalFailure,
+];
+
+/// The token of the next request that came to a node.
+fn token(node: &mut Node) -> ReplyToken {
+    let mut token = None;
+    until(&mut [node], "the request", |nodes| {
+        token = nodes[0].events().into_iter().find_map(|event| match event {
+            Owned::Request { token, .. } => Some(token),
+            _ => None,
+        });
+        token.is_some()
+    });
+    token.unwrap()
+}
+
+#[test]
+fn the_reason_why_a_request_gets_no_reply_crosses_the_wire_as_it_is_both_ways() {
+    for (mut raw, mut node) in [RawNode::ready_dialler("raw"), RawNode::ready_listener("raw")] {
+        node.events();
+        for (kind, outcome) in KINDS.into_iter().zip(1..) {
+            raw.send(APPLICATION, &node_request(u64::from(outcome)), &[b"?"]);
+            let token = token(&mut node);
+            node.outbox().decline(token, kind).unwrap();
+            let declined = raw.wait(&mut node, COMPLETION, raw::REPLY);
+            assert_eq!(declined.frames, [reply(outcome.into(), outcome)]);
+
+            let asking = request(&mut node, b"?", s(5)).unwrap();
+            let correlation = asked(&mut raw, &mut node);
+            raw.send(COMPLETION, &reply(correlation, outcome), &[]);
+            until(&mut [&mut node], "the answer", |nodes| !nodes[0].inbox.events.is_empty());
+            assert_eq!(node.events(), [Owned::Declined { request: asking, kind }]);
+        }
+    }
+}
+
+#[test]
+fn a_request_beyond_the_places_for_answers_or_for_nobodys_channel_is_declined_by_the_engine() {
+    let (mut node, bound) =
+        Node::join_with(Config { replies_max: 4, seed: 7, ..Config::default() }, host("node"));
+    let mut raw = RawNode::enter("raw", &application(&bound.unwrap()), &mut node);
+    node.events();
+    // One node may take a quarter of the places.
+    for correlation in [1, 2] {
+        raw.send(APPLICATION, &raw::channel_request(correlation, "work"), &[b"?"]);
+    }
+    let refused = raw.wait(&mut node, COMPLETION, raw::REPLY);
+    assert_eq!(refused.frames, [reply(2, 7)]);
+    let first = token(&mut node);
+    node.outbox().reply(first, &[b"!"]).unwrap();
+    assert_eq!(raw.wait(&mut node, COMPLETION, raw::REPLY).frames, [reply(1, 0), b"!".to_vec()]);
+    raw.send(APPLICATION, &raw::channel_request(3, "play"), &[b"?"]);
+    assert_eq!(raw.wait(&mut node, COMPLETION, raw::REPLY).frames, [reply(3, 1)]);
+    raw.send(APPLICATION, &raw::channel_send("play"), &[b"misdirected"]);
+    raw.sync(&mut node);
+    assert_eq!((node.events(), node.engine.snapshot().counters.misdirected), (vec![], 1));
+    assert_eq!(node.engine.snapshot().replies, 0);
+}
+
+/// Replies of one node answer no request that another was asked, whoever they say they are for.
+#[test]
+fn a_reply_by_another_pair_completes_nothing() {
+    let mut raws = ["raw", "other"].map(RawNode::listening);
+    let (mut node, _) = Node::join(plain("node").peer(raws[0].at()).peer(raws[1].at()));
+    for raw in &mut raws {
+        raw.admit(&mut node);
+    }
+    node.events();
+    let asking = request(&mut node, b"?", s(5)).unwrap();
+    let correlation = asked(&mut raws[0], &mut node);
+    raws[1].send(COMPLETION, &reply(correlation, 0), &[b"forged"]);
+    raws[1].sync_completion(&mut node);
+    assert_eq!((node.events(), node.engine.snapshot().counters.late_replies), (vec![], 2));
+    raws[0].send(COMPLETION, &reply(correlation, 0), &[b"genuine"]);
+    until(&mut [&mut node], "the reply", |nodes| !nodes[0].inbox.events.is_empty());
+    assert_eq!(node.events(), [replied(asking, b"genuine")]);
+}
+
+/// A node that asks itself: answered late, twice or never, cancelled, timed out, stopped. Each request ends once, and of
+/// itself as a peer the node hears nothing.
+#[test]
+fn a_request_to_oneself_ends_exactly_once_whatever_races() {
+    for seed in 0..20_u64 {
+        let (mut node, _) = Node::join(plain("node").serve(named("work"), weight(1)));
+        let mut state = seed;
+        let mut roll = |sides: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % sides
+        };
+        let (mut begun, mut tokens, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..200 {
+            match roll(8) {
+                0..3 => {
+                    let timeout = ms(roll(300));
+                    let to_channel = roll(2) == 0;
+                    let (mesh, me, work) = (mesh(), rid("node"), named("work"));
+                    let mut outbox = node.outbox();
+                    begun.extend(if to_channel {
+                        outbox.request((&mesh, &work), &[b"?"], timeout)
+                    } else {
+                        outbox.request((&mesh, &me), &[b"?"], timeout)
+                    });
+                }
+                3 if !tokens.is_empty() => {
+                    let token = tokens[roll(tokens.len() as u64) as usize];
+                    let _ = match roll(2) {
+                        0 => node.outbox().reply(token, &[b"!"]),
+                        _ => node.outbox().decline(token, ErrorKind::Rejected),
+                    };
+                }
+                4 if !begun.is_empty() => {
+                    let request = begun[roll(begun.len() as u64) as usize];
+                    node.outbox().cancel(request);
+                }
+                5 => {
+                    node.engine.outbox().set_pressure([Pressure::Running, Pressure::Paused][roll(2) as usize])
+                }
+                _ => {
+                    node.pass(ms(roll(100)));
+                }
+            }
+            for event in node.events() {
+                match event {
+                    Owned::Request { token, .. } => tokens.push(token),
+                    Owned::Replied { request, .. }
+                    | Owned::Declined { request, .. }
+                    | Owned::Unanswered { request, .. } => ends.push(request),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        node.engine.stop(&mut node.inbox);
+        node.turn();
+        ends.extend(node.events().into_iter().map(|event| match event {
+            Owned::Unanswered { request, .. } => request,
+            other => panic!("{other:?}"),
+        }));
+        let (unique, all): (HashSet<_>, HashSet<_>) = (ends.iter().collect(), begun.iter().collect());
+        assert!(begun.len() > 30 && unique.len() == ends.len() && unique == all, "seed {seed}");
+    }
+}
+
+/// A host that closes a pair while it hears of it, as a handler may.
+struct Closing {
+    log: Vec<Owned>,
+}
+
+impl Host for Closing {
+    fn on_event(&mut self, event: Event<'_>, outbox: &mut Outbox<'_>) {
+        if let Event::Message { peer, .. } = &event {
+            assert!(outbox.close(peer.connection()));
+            let gone = outbox.send((&mesh(), peer.rid()), &[b"too late"]);
+            assert!(matches!(gone, Err(SendError::RouteNotConnected(_))), "{gone:?}");
+        }
+        self.log.push(event.into());
+    }
+}
+
+#[test]
+fn a_pair_that_a_handler_closes_brings_nothing_more_by_either_lane() {
+    for (mut raw, mut node) in [RawNode::ready_dialler("raw"), RawNode::ready_listener("raw")] {
+        let asking = request(&mut node, b"?", s(5)).unwrap();
+        let correlation = asked(&mut raw, &mut node);
+        let mut host = Closing { log: Vec::new() };
+        for _ in 0..10 {
+            raw.send(APPLICATION, &node_send(), &[b"x"]);
+        }
+        let begin = Instant::now();
+        let mut is_answered = false;
+        while !host.log.iter().any(|event| matches!(event, Owned::Lost { .. })) {
+            assert!(begin.elapsed() < s(10), "not in 10 s: the end");
+            node.engine.turn_at(node.now, &mut host);
+            if !host.log.is_empty() && !is_answered {
+                is_answered = true;
+                raw.lanes[COMPLETION].as_ref().unwrap().try_send(&reply(correlation, 0), &[b"late"]);
+            }
+        }
+        let ended = Owned::Unanswered { request: asking, why: Unanswered::RouteLost };
+        let [Owned::Message { .. }, told, Owned::Lost { reason: LostReason::Closed, .. }] = &host.log[..]
+        else {
+            panic!("{:?}", host.log);
+        };
+        assert_eq!(*told, ended);
+        settle(&mut [&mut node]);
+        let late = node.events();
+        assert!(
+            !late.iter().any(|event| matches!(event, Owned::Message { .. } | Owned::Replied { .. })),
+            "{late:?}"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use wakeful::{Endpoint, LostReason, MeshBound, Owned};
+use wakeful::{Config, Endpoint, LostReason, MeshBound, Owned};
 
 use crate::support::mesh::{application, mesh, plain};
 use crate::support::raw::{ADMIT, Admission, HELLO, ack, channel_request, channel_send, head, probe};
@@ -59,7 +59,11 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        let (node, bound) = Node::join(host("node"));
+        Self::with(Config { seed: 7, ..Config::default() })
+    }
+
+    pub fn with(config: Config) -> Self {
+        let (node, bound) = Node::join_with(config, host("node"));
         let bound = bound.unwrap();
         let (neighbour, _) = Node::join(plain("neighbour").peer(application(&bound)));
         let mut scene = Self { node, neighbour, bound, said: 0 };
