@@ -14,6 +14,7 @@ use super::{Node, ms, s};
 
 pub const APPLICATION: usize = 0;
 pub const COMPLETION: usize = 1;
+const STOPPED: u16 = zmq::SocketEvent::MONITOR_STOPPED as u16;
 /// The identities of the two bound lanes.
 const BOUND: [&[u8]; 2] = [b"A", b"C"];
 
@@ -36,6 +37,8 @@ pub struct RawLane {
     socket: Option<zmq::Socket>,
     /// Reads the socket's monitor, so it is dropped after it.
     monitor: zmq::Socket,
+    /// The monitor has said its last.
+    stopped: bool,
     /// Physical connections that it accepted, and that it has seen end, as far as it looked.
     pub accepted: usize,
     pub disconnected: usize,
@@ -63,8 +66,9 @@ impl RawLane {
     }
 
     fn new(socket: zmq::Socket, monitor: zmq::Socket, endpoint: Endpoint, route: Vec<u8>) -> Self {
-        let (accepted, disconnected) = (0, 0);
-        Self { socket: Some(socket), monitor, accepted, disconnected, endpoint, route, seen: Vec::new() }
+        let (stopped, accepted, disconnected) = (false, 0, 0);
+        let socket = Some(socket);
+        Self { socket, monitor, stopped, accepted, disconnected, endpoint, route, seen: Vec::new() }
     }
 
     /// Sends one record, if the transport takes it.
@@ -89,6 +93,7 @@ impl RawLane {
             match u16::from_ne_bytes([event[0][0], event[0][1]]) {
                 raw::ACCEPTED => self.accepted += 1,
                 raw::DISCONNECTED => self.disconnected += 1,
+                STOPPED => self.stopped = true,
                 _ => {}
             }
         }
@@ -122,6 +127,18 @@ impl RawLane {
     /// Ends its transport without a word.
     pub fn close(&mut self) {
         self.socket = None;
+    }
+}
+
+impl Drop for RawLane {
+    /// A monitor whose reader goes before its socket has gone blocks the context that all lanes of a test share.
+    fn drop(&mut self) {
+        self.socket = None;
+        let begin = Instant::now();
+        while !self.stopped && begin.elapsed() < s(1) {
+            self.poll();
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -327,7 +344,7 @@ fn open() -> (zmq::Socket, zmq::Socket) {
     let number = MONITORS.get();
     MONITORS.set(number + 1);
     let at = format!("inproc://monitor-{number}");
-    socket.monitor(&at, i32::from(raw::ACCEPTED | raw::DISCONNECTED)).unwrap();
+    socket.monitor(&at, i32::from(raw::ACCEPTED | raw::DISCONNECTED | STOPPED)).unwrap();
     monitor.connect(&at).unwrap();
     (socket, monitor)
 }
