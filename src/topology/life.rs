@@ -195,7 +195,11 @@ pub(super) fn read_out(core: &mut Core, index: u32, reason: LostReason) {
     let partner = core.table.get(index).and_then(|connection| connection.partner);
     for each in [Some(index), partner].into_iter().flatten() {
         let Some(connection) = core.table.get_mut(each) else { continue };
-        connection.phase = Phase::ReadingOut(reason);
+        // One that is read out already is so for a better reason now.
+        let before = std::mem::replace(&mut connection.phase, Phase::ReadingOut(reason));
+        if let Phase::ReadingOut(_) = before {
+            continue;
+        }
         connection.read_out_since = Some(now);
         connection.read_out_until = Some(until);
         core.reading_out.push(each);

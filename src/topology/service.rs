@@ -247,7 +247,9 @@ fn updated<'a>(core: &mut Core, index: u32, admission: &Admission<'_>) -> Taken<
 /// The peer closes in order. On a pair it says so by one lane while the other may still bring what was sent before.
 fn stopped(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get(index) else { return };
-    if connection.is_ready() && connection.partner.is_some() {
+    // The transport's end may have been heard of before the word that announced it.
+    let may_bring_more = matches!(connection.phase, Phase::Ready | Phase::ReadingOut(_));
+    if may_bring_more && connection.partner.is_some() {
         life::read_out(core, index, LostReason::Orderly);
     } else {
         life::end_as(core, index, LostReason::Orderly, Failure::Unreachable);

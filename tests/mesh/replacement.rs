@@ -37,8 +37,9 @@ fn answer(peer: &mut RawNode, node: &mut Node) {
 }
 
 /// Another connection that says it is the same peer.
-fn second(at: &Endpoint, run: u64) -> RawNode {
+fn second(at: &Endpoint, first: &RawNode, run: u64) -> RawNode {
     let mut second = RawNode::dialling("peer", at);
+    second.admission = first.admission.clone();
     second.admission.pair += 1;
     second.admission.generation = run;
     second
@@ -96,7 +97,7 @@ fn lost(node: &mut Node) -> Vec<LostReason> {
 fn a_peer_that_answers_at_once_keeps_its_place_against_a_newer_connection() {
     for first_is in [served, dialled] {
         let (mut node, at, mut first) = first_is();
-        let mut newer = second(&at, 1);
+        let mut newer = second(&at, &first, 1);
         say_hello(&newer);
         // It is asked outside the grid: no virtual time passes.
         let asked = first.wait(&mut node, APPLICATION, PROBE).number();
@@ -114,7 +115,7 @@ fn a_peer_that_answers_at_once_keeps_its_place_against_a_newer_connection() {
 fn a_peer_whose_transport_is_gone_makes_room_at_once() {
     for first_is in [served, dialled] {
         let (mut node, at, mut first) = first_is();
-        let mut newer = second(&at, 1);
+        let mut newer = second(&at, &first, 1);
         say_hello(&newer);
         first.wait(&mut node, APPLICATION, PROBE);
         first.kill();
@@ -136,7 +137,7 @@ fn a_peer_whose_transport_is_gone_makes_room_at_once() {
 fn a_peer_that_is_silent_makes_room_when_it_is_judged() {
     for first_is in [served, dialled] {
         let (mut node, at, mut first) = first_is();
-        let mut newer = second(&at, 1);
+        let mut newer = second(&at, &first, 1);
         say_hello(&newer);
         first.wait(&mut node, APPLICATION, PROBE);
         for _ in 0..14 {
@@ -156,7 +157,7 @@ fn a_peer_that_is_silent_makes_room_when_it_is_judged() {
 fn of_those_that_wait_only_the_newest_comes_in() {
     for first_is in [served, dialled] {
         let (mut node, at, mut first) = first_is();
-        let mut waiting: Vec<RawNode> = (0..3).map(|_| second(&at, 1)).collect();
+        let mut waiting: Vec<RawNode> = (0..3).map(|_| second(&at, &first, 1)).collect();
         for number in 0..3 {
             waiting[number].admission.pair += number as u64;
             say_hello(&waiting[number]);
@@ -177,7 +178,7 @@ fn of_those_that_wait_only_the_newest_comes_in() {
 #[test]
 fn one_that_waits_and_goes_leaves_no_trace() {
     let (mut node, at, mut first) = served();
-    let mut newer = second(&at, 1);
+    let mut newer = second(&at, &first, 1);
     say_hello(&newer);
     first.wait(&mut node, APPLICATION, PROBE);
     newer.kill();
@@ -186,7 +187,7 @@ fn one_that_waits_and_goes_leaves_no_trace() {
     until(&mut [&mut node], "the first too", |nodes| nodes[0].engine.snapshot().connections.is_empty());
     assert_eq!(lost(&mut node), [LostReason::Transport]);
     assert_eq!(node.engine.snapshot().fenced_open, 0);
-    let mut third = second(&at, 1);
+    let mut third = second(&at, &first, 1);
     third.open(&mut node);
     assert_eq!(node.peers(), ["peer"]);
 }
@@ -198,7 +199,7 @@ fn a_descriptor_of_another_run_ends_the_old_one_and_lets_the_new_one_in_at_once(
         describe(&mut node, 1);
         first.sync(&mut node);
         // The new run comes before the registry has said so, and after.
-        let mut newer = second(&at, 2);
+        let mut newer = second(&at, &first, 2);
         say_hello(&newer);
         is_refused(&mut newer, &mut node, 6);
         nobody_was_disturbed(&mut node, &mut first);
@@ -206,12 +207,12 @@ fn a_descriptor_of_another_run_ends_the_old_one_and_lets_the_new_one_in_at_once(
         assert!(node.peers().is_empty(), "readiness is withdrawn at once");
         node.turn();
         assert_eq!(lost(&mut node), [LostReason::Unverified]);
-        let mut newer = second(&at, 2);
+        let mut newer = second(&at, &first, 2);
         newer.open(&mut node);
         let events = node.events();
         assert!(matches!(&events[..], [Owned::Admitted { .. }, Owned::Ready { .. }]), "{events:?}");
         // Whoever comes with the old generation now is late.
-        let mut late = second(&at, 1);
+        let mut late = second(&at, &first, 1);
         say_hello(&late);
         is_refused(&mut late, &mut node, 6);
         assert_eq!(node.peers(), ["peer"]);
@@ -223,7 +224,7 @@ fn a_descriptor_of_another_run_ends_the_old_one_and_lets_the_new_one_in_at_once(
 fn one_that_waits_comes_in_when_the_descriptor_names_it() {
     for first_is in [served, dialled] {
         let (mut node, at, mut first) = first_is();
-        let mut newer = second(&at, 2);
+        let mut newer = second(&at, &first, 2);
         say_hello(&newer);
         first.wait(&mut node, APPLICATION, PROBE);
         describe(&mut node, 2);
@@ -244,7 +245,7 @@ fn one_that_waits_comes_in_when_the_descriptor_names_it() {
 #[test]
 fn one_that_waits_is_refused_when_the_descriptor_names_the_first() {
     let (mut node, at, mut first) = served();
-    let mut newer = second(&at, 2);
+    let mut newer = second(&at, &first, 2);
     say_hello(&newer);
     first.wait(&mut node, APPLICATION, PROBE);
     describe(&mut node, 1);
@@ -265,7 +266,7 @@ fn an_impostor_with_another_security_identity_is_refused_and_disturbs_nobody() {
                 describe(&mut node, 1);
             }
             for run in [1, 2] {
-                let mut impostor = second(&at, run);
+                let mut impostor = second(&at, &first, run);
                 impostor.admission.security = "mallory".to_owned();
                 say_hello(&impostor);
                 is_refused(&mut impostor, &mut node, 4);
@@ -291,7 +292,7 @@ fn a_security_identity_that_the_descriptor_does_not_name_ends_the_connection() {
     node.turn();
     assert_eq!(lost(&mut node), [LostReason::Unverified]);
     is_refused(&mut first, &mut node, 14);
-    let mut again = second(&at, 1);
+    let mut again = second(&at, &first, 1);
     say_hello(&again);
     is_refused(&mut again, &mut node, 4);
 }
@@ -299,7 +300,7 @@ fn a_security_identity_that_the_descriptor_does_not_name_ends_the_connection() {
 #[test]
 fn late_records_of_the_old_connection_change_nothing() {
     let (mut node, at, mut first) = served();
-    let mut newer = second(&at, 2);
+    let mut newer = second(&at, &first, 2);
     say_hello(&newer);
     let asked = first.wait(&mut node, APPLICATION, PROBE).number();
     describe(&mut node, 2);
@@ -352,11 +353,11 @@ fn a_revision_that_does_not_rise_is_refused_whatever_it_says() {
     first.open(&mut node);
     answer(&mut first, &mut node);
     node.events();
-    let mut older = second(&at, 1);
+    let mut older = second(&at, &first, 1);
     older.admission.revision = 4;
     say_hello(&older);
     is_refused(&mut older, &mut node, 7);
-    let mut other = second(&at, 1);
+    let mut other = second(&at, &first, 1);
     other.admission.revision = 5;
     other.admission.channels = vec![("work".to_owned(), 1)];
     say_hello(&other);
@@ -365,7 +366,7 @@ fn a_revision_that_does_not_rise_is_refused_whatever_it_says() {
     nobody_was_disturbed(&mut node, &mut first);
     // Another run's revisions are its own, and a higher one is a newer connection's good right.
     for (run, revision) in [(2, 1), (1, 6)] {
-        let mut newer = second(&at, run);
+        let mut newer = second(&at, &first, run);
         newer.admission.revision = revision;
         say_hello(&newer);
         let asked = first.wait(&mut node, APPLICATION, PROBE).number();
@@ -386,7 +387,7 @@ fn the_loss_of_either_lane_ends_the_pair_once_and_leaves_nothing() {
             until(&mut [&mut node], "told", |nodes| !nodes[0].inbox.events.is_empty());
             settle(&mut [&mut node]);
             assert_eq!(lost(&mut node), [LostReason::Transport], "lane {leg}");
-            let mut next = second(&at, 1);
+            let mut next = second(&at, &first, 1);
             next.open(&mut node);
             assert_eq!(node.peers(), ["peer"]);
             first.kill();
