@@ -4,7 +4,6 @@
 
 use super::roster::{Destination, Serves};
 use super::selection::Fitness;
-use super::table::{Intent, IntentPhase};
 use super::{Channel, Core, intents, life, succession};
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
 use crate::name::{ChannelName, MeshName, Rid};
@@ -65,28 +64,6 @@ fn judge_node(
 /// Two Object Clients that serve nothing have nothing to say to each other (000 §1).
 fn needs_no_connection(channel: &Channel, peer: &Admission<'_>) -> bool {
     peer.is_bare_client() && channel.body.as_ref().is_some_and(AdmissionBody::is_bare_client)
-}
-
-/// A hello may come in, and says who it is. Returns whether it may be answered now; otherwise it is held.
-pub(super) fn make_way(core: &mut Core, index: u32) -> bool {
-    let Some((channel, rid)) = identity(core, index) else { return true };
-    if core.channels.get(channel).is_above(rid.as_bytes()) {
-        give_up_dials(core, index);
-    }
-    // What was dialled to the same peer before may not be physically closed yet.
-    let is_closing = |intent: u32, wish: &Intent| {
-        wish.channel == channel
-            && wish.expects.rid.as_ref() == Some(&rid)
-            && matches!(wish.phase, IntentPhase::Waiting { .. })
-            && core.table.closing_of(intent).is_some()
-    };
-    let closing = (0..).zip(&core.table.intents).find(|(intent, wish)| is_closing(*intent, wish));
-    let Some((intent, _)) = closing else { return true };
-    let Some(held) = core.table.get_mut(index) else { return true };
-    held.phase = Phase::Held;
-    let id = held.id;
-    succession::inherit(core, intent, id);
-    false
 }
 
 /// A hello on the completion lane: it joins the application lane that the same node opened with the same pair.
@@ -150,7 +127,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
         return life::end(core, index, End::Failed(Failure::Unexpected(reason)));
     }
     life::identify(core, index, admit);
-    let Some((channel, rid)) = identity(core, index) else { return };
+    let Some((channel, rid)) = succession::identity(core, index) else { return };
     if let Some(other) = core.table.named(channel, &rid) {
         let is_smaller = !core.channels.get(channel).is_above(rid.as_bytes());
         match core.table.get(other).map(|other| other.phase) {
@@ -216,19 +193,19 @@ pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
 
 /// A pair is ready: calls may go to its peer, and other dials to the same peer are given up.
 pub(super) fn became_ready(core: &mut Core, index: u32) {
-    let Some((channel, rid)) = identity(core, index) else { return };
+    let Some((channel, rid)) = succession::identity(core, index) else { return };
     let Some(connection) = core.table.get(index) else { return };
     let intent = connection.intent();
     let serves = Admission::parse(&connection.admission).map(|admission| serves(&admission));
     if let (Some(mesh), Ok(serves)) = (core.channels.node_mut(channel), serves) {
         mesh.roster.arrived(&rid, index, intent, serves);
     }
-    give_up_dials(core, index);
+    succession::give_up_dials(core, index);
 }
 
 /// A connection is let go: its peer is not reached by it any more, and who did without a dial for its sake dials again.
 pub(super) fn departed(core: &mut Core, index: u32) {
-    let Some((channel, rid)) = identity(core, index) else { return };
+    let Some((channel, rid)) = succession::identity(core, index) else { return };
     if let Some(mesh) = core.channels.node_mut(channel) {
         mesh.roster.departed(&rid, index);
     }
@@ -237,7 +214,7 @@ pub(super) fn departed(core: &mut Core, index: u32) {
 
 /// The peer gives its memberships other weights.
 pub(super) fn weigh(core: &mut Core, index: u32, admission: &Admission<'_>) {
-    let Some((channel, rid)) = identity(core, index) else { return };
+    let Some((channel, rid)) = succession::identity(core, index) else { return };
     let is_ready = core.table.get(index).is_some_and(Connection::is_ready);
     if let (true, Some(mesh)) = (is_ready, core.channels.node_mut(channel)) {
         mesh.roster.reweighed(&rid, serves(admission));
@@ -269,29 +246,6 @@ pub(crate) fn own_weights_changed(core: &mut Core, channel: u32) {
     if let Some(mesh) = core.channels.node_mut(channel) {
         mesh.roster.reweighed(&rid, serves);
     }
-}
-
-/// Gives up every dial under way that leads to the peer of this connection.
-fn give_up_dials(core: &mut Core, index: u32) {
-    let Some((channel, rid)) = identity(core, index) else { return };
-    let rival = |wish: &Intent| {
-        let IntentPhase::Connected { connection } = wish.phase else { return None };
-        let dial = core.table.get(connection).filter(|dial| dial.id.index != index)?;
-        let is_under_way = matches!(dial.phase, Phase::Dialling | Phase::Greeting | Phase::Joining);
-        let leads_to = dial.peer.as_ref().map(|peer| &peer.rid).or(wish.expects.rid.as_ref());
-        (wish.channel == channel && is_under_way && leads_to == Some(&rid)).then_some(connection)
-    };
-    let rivals: Vec<u32> = core.table.intents.iter().filter_map(rival).collect();
-    for rival in rivals {
-        life::end(core, rival, End::Unadmitted);
-    }
-}
-
-/// The mesh and the peer of a pair whose peer is known.
-fn identity(core: &Core, index: u32) -> Option<(u32, Rid)> {
-    let connection = core.table.get(index)?;
-    let peer = connection.peer.as_ref()?;
-    core.channels.get(connection.channel).is_mesh().then(|| (connection.channel, peer.rid.clone()))
 }
 
 /// What a node serves, as its admission says.

@@ -179,11 +179,7 @@ fn newcomer<'a>(core: &mut Core, index: u32, record: &Record<'_>) -> Taken<'a> {
     match judged {
         Ok(existing) => {
             life::identify(core, index, hello);
-            match existing {
-                Some(existing) => succession::hold(core, index, existing),
-                None if mesh::make_way(core, index) => core.owe_greeting(index),
-                None => {}
-            }
+            succession::let_in(core, index, existing);
         }
         Err(reason) => life::turn_down(core, index, reason),
     }

@@ -1,8 +1,10 @@
 //! Who speaks for a peer: a hello that comes while an older connection of the same peer stands is held until that one's
 //! end is observed, and the older one is asked at once. Its answer refuses the newcomer (000 §5).
 
+use super::table::{Intent, IntentPhase};
 use super::{Core, life};
-use crate::link::connection::{ConnectionId, Phase, Side};
+use crate::link::connection::{Connection, ConnectionId, End, Phase, Side};
+use crate::name::Rid;
 use crate::wire::{Admission, RejectReason, RevisionOrder};
 
 /// Whether a hello may follow the connection that speaks for the same peer now.
@@ -24,8 +26,40 @@ pub(super) fn judge_successor(core: &Core, existing: u32, hello: &Admission<'_>)
     Ok(())
 }
 
+/// Lets in whoever said a fitting hello, as soon as nobody else speaks for the same peer.
+pub(super) fn let_in(core: &mut Core, index: u32, existing: Option<u32>) {
+    match existing {
+        Some(existing) => hold(core, index, existing),
+        None if make_way(core, index) => core.owe_greeting(index),
+        None => {}
+    }
+}
+
+/// A hello may come in, and says who it is. Returns whether it may be answered now; otherwise it is held.
+fn make_way(core: &mut Core, index: u32) -> bool {
+    let Some((channel, rid)) = identity(core, index) else { return true };
+    if core.channels.get(channel).is_above(rid.as_bytes()) {
+        give_up_dials(core, index);
+    }
+    // What was dialled to the same peer before may not be physically closed yet. It is not waited for without end.
+    let watched = core.watch.moment().watched;
+    let is_closing = |intent: u32, wish: &Intent| {
+        wish.channel == channel
+            && wish.expects.rid.as_ref() == Some(&rid)
+            && matches!(wish.phase, IntentPhase::Waiting { give_up, .. } if watched < give_up)
+            && core.table.closing_of(intent).is_some()
+    };
+    let closing = (0..).zip(&core.table.intents).find(|(intent, wish)| is_closing(*intent, wish));
+    let Some((intent, _)) = closing else { return true };
+    let Some(held) = core.table.get_mut(index) else { return true };
+    held.phase = Phase::Held;
+    let id = held.id;
+    inherit(core, intent, id);
+    false
+}
+
 /// Lets a hello wait for the end of the connection that speaks for the same peer, which is asked at once.
-pub(super) fn hold(core: &mut Core, index: u32, existing: u32) {
+fn hold(core: &mut Core, index: u32, existing: u32) {
     let Some(newer) = core.table.get_mut(index) else { return };
     newer.phase = Phase::Held;
     let id = newer.id;
@@ -55,12 +89,12 @@ pub(super) fn inherit(core: &mut Core, intent: u32, held: ConnectionId) {
     refuse_held(core, overtaken);
 }
 
-/// The connection that a held hello waited for is gone.
+/// What a held hello waited for is gone. Another connection may have come to speak for its peer meanwhile.
 pub(super) fn admit_held(core: &mut Core, held: Option<ConnectionId>) {
     let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
-    if let Some(index) = held.map(|held| held.id.index) {
-        core.owe_greeting(index);
-    }
+    let Some(Connection { id, channel, peer: Some(peer), .. }) = held else { return };
+    let (index, existing) = (id.index, core.table.named(*channel, &peer.rid));
+    let_in(core, index, existing);
 }
 
 /// A held hello is not wanted: the peer's older connection lives, or a newer one came.
@@ -70,4 +104,27 @@ pub(super) fn refuse_held(core: &mut Core, held: Option<ConnectionId>) {
         let index = held.id.index;
         life::refuse(core, index, RejectReason::DuplicateConnection);
     }
+}
+
+/// Gives up every dial under way that leads to the peer of this connection.
+pub(super) fn give_up_dials(core: &mut Core, index: u32) {
+    let Some((channel, rid)) = identity(core, index) else { return };
+    let rival = |wish: &Intent| {
+        let IntentPhase::Connected { connection } = wish.phase else { return None };
+        let dial = core.table.get(connection).filter(|dial| dial.id.index != index)?;
+        let is_under_way = matches!(dial.phase, Phase::Dialling | Phase::Greeting | Phase::Joining);
+        let leads_to = dial.peer.as_ref().map(|peer| &peer.rid).or(wish.expects.rid.as_ref());
+        (wish.channel == channel && is_under_way && leads_to == Some(&rid)).then_some(connection)
+    };
+    let rivals: Vec<u32> = core.table.intents.iter().filter_map(rival).collect();
+    for rival in rivals {
+        life::end(core, rival, End::Unadmitted);
+    }
+}
+
+/// The mesh and the peer of a pair whose peer is known.
+pub(super) fn identity(core: &Core, index: u32) -> Option<(u32, Rid)> {
+    let connection = core.table.get(index)?;
+    let peer = connection.peer.as_ref()?;
+    core.channels.get(connection.channel).is_mesh().then(|| (connection.channel, peer.rid.clone()))
 }

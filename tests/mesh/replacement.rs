@@ -496,3 +496,57 @@ fn an_engine_that_stops_is_heard_out_by_its_peers() {
         }
     }
 }
+
+/// One that waits behind a connection that is read out must not come in beside one that came to be ready meanwhile.
+#[test]
+fn one_that_waits_finds_another_in_its_place() {
+    for name in ["node", "zebra"] {
+        let (mut node, at) = Node::listens(listening(name));
+        let mut first = RawNode::enter("peer", &at, &mut node);
+        answer(&mut first, &mut node);
+        let mut newer = second(&at, &first, 1);
+        say_hello(&newer);
+        first.wait(&mut node, APPLICATION, PROBE);
+        first.update(STOPPED);
+        // As long as it talks, it is not over.
+        let mut talk = |node: &mut Node| {
+            first.send(APPLICATION, &node_send(), &[b"and another thing"]);
+            node.turn();
+            node.engine.wait(Some(ms(1)));
+        };
+        until_so(&mut node, &mut talk, |node| node.ready_peers() == 0);
+        let mut third = RawNode::listening("peer");
+        let to = wakeful::NodeEndpoint { endpoint: third.at(), rid: None };
+        node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
+        for leg in [APPLICATION, COMPLETION] {
+            until_so(&mut node, &mut talk, |_| {
+                third.lane(leg).poll();
+                third.lane(leg).seen.iter().any(|seen| seen.command() == HELLO)
+            });
+            third.hello(&mut node, leg);
+            third.send(leg, &head(ADMIT, &third.body(leg)), &[]);
+        }
+        until_so(&mut node, &mut talk, |node| node.ready_peers() == 1);
+        let asked = third.wait(&mut node, APPLICATION, PROBE).number();
+        third.send(APPLICATION, &ack(asked), &[]);
+        third.sync(&mut node);
+        until(&mut [&mut node], "the first is over", |nodes| {
+            count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
+        });
+        let asked = third.wait(&mut node, APPLICATION, PROBE).number();
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none(), "{name}: the third is asked first");
+        third.send(APPLICATION, &ack(asked), &[]);
+        is_refused(&mut newer, &mut node, 10);
+        assert_eq!(node.peers(), ["peer"]);
+    }
+}
+
+fn until_so(node: &mut Node, turn: &mut impl FnMut(&mut Node), mut done: impl FnMut(&mut Node) -> bool) {
+    for _ in 0..5_000 {
+        if done(node) {
+            return;
+        }
+        turn(node);
+    }
+    panic!("not in 5,000 turns: {:?}", node.inbox.events);
+}
