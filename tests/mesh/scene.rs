@@ -331,7 +331,16 @@ struct Shared {
 
 impl Cable {
     pub fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::over("127.0.0.1:0")
+    }
+
+    /// One whose diallers come by IPv6.
+    pub fn over_ipv6() -> Self {
+        Self::over("[::1]:0")
+    }
+
+    fn over(address: &str) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
         let shared = Arc::new(Shared::default());
         let accepting = shared.clone();
