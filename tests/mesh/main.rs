@@ -5,6 +5,7 @@ mod support;
 
 mod bad_admissions;
 mod calls;
+mod crowd;
 mod descriptors;
 mod dialling;
 mod pairs;
