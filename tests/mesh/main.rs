@@ -12,3 +12,4 @@ mod pairs;
 mod replacement;
 mod requests;
 mod scene;
+mod walk;
