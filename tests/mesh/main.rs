@@ -5,10 +5,12 @@ mod support;
 
 mod bad_admissions;
 mod calls;
+mod cases;
 mod crowd;
 mod descriptors;
 mod dialling;
 mod pairs;
+mod partings;
 mod replacement;
 mod requests;
 mod scene;
