@@ -7,10 +7,12 @@ mod bad_admissions;
 mod bad_answers;
 mod bad_input;
 mod calls;
+mod cases;
 mod crowd;
 mod descriptors;
 mod dialling;
 mod pairs;
+mod partings;
 #[path = "../cases/proxy.rs"]
 #[allow(dead_code, reason = "another test file uses all of it")]
 mod proxy;
@@ -18,3 +20,4 @@ mod replacement;
 mod requests;
 mod scene;
 mod strangers;
+mod walk;
