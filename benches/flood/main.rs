@@ -181,7 +181,7 @@ fn line(name: String, outcome: &Outcome) -> Line {
 
 fn draw(lines: &[Line]) {
     let plot = Plot {
-        title: "Probe round trip of quiet peers while three others flood (64 B, 1 us a record)",
+        title: "Probe round trip of quiet peers while three others flood (64 B, 1 µs a record)",
         across: Axis {
             name: "probes answered by then",
             text: |part| format!("{}", 100.0 - 100.0 / part) + " %",

@@ -65,7 +65,7 @@ impl Plot<'_> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE.mix(0.8))
             .border_style(RGBColor(200, 200, 200))
             .draw()?;
