@@ -6,7 +6,7 @@ use std::time::Instant;
 use wakeful::{LostReason, NodeDescriptor, NodeEndpoint, Owned};
 
 use crate::scene::{bury, described_as};
-use crate::support::mesh::{count, listening, mesh};
+use crate::support::mesh::{listening, mesh};
 use crate::support::{Node, generation, ms, s};
 
 const NODES: usize = 16;
@@ -53,10 +53,15 @@ impl Crowd {
         (self.draws >> 33) % bound
     }
 
-    /// Turns all that are awake, without virtual time, until two rounds in a row brought nothing.
+    /// Turns all that are awake, without virtual time, until two rounds in a row brought nothing; and until each has heard of
+    /// each within the last 6 s, because a busy machine that is late to carry a probe is not what is tried here.
     fn exchange(&mut self, is_awake: impl Fn(usize) -> bool) {
+        let begin = Instant::now();
         let mut quiet = 0;
-        while quiet < 2 {
+        while quiet < 2
+            || self.nodes.iter().enumerate().any(|(at, node)| is_awake(at) && is_late(node, &is_awake))
+        {
+            assert!(begin.elapsed() < s(10), "probes are on their way for 10 s");
             let mut records = 0;
             for (_, node) in self.nodes.iter_mut().enumerate().filter(|(number, _)| is_awake(*number)) {
                 records += node.turn().records;
@@ -79,6 +84,7 @@ impl Crowd {
             for node in &mut self.nodes {
                 node.pass(ms(50));
             }
+            self.nodes[0].engine.wait(Some(ms(1)));
         }
     }
 
@@ -86,13 +92,37 @@ impl Crowd {
         self.nodes.iter().map(Node::ready_peers).collect()
     }
 
-    /// Takes what all were told, and says how often they were told that a peer is ready, and that one is lost.
+    /// Takes what all were told, and says how often they were told that a peer is ready, and why peers that had been were
+    /// lost.
     fn told(&mut self) -> (usize, Vec<LostReason>) {
-        let events: Vec<Owned> = self.nodes.iter_mut().flat_map(Node::events).collect();
-        let ready = count(&events, |event| matches!(event, Owned::Ready { .. }));
-        let lost = |event: &Owned| if let Owned::Lost { reason, .. } = event { Some(*reason) } else { None };
-        (ready, events.iter().filter_map(lost).collect())
+        let (mut ready, mut lost) = (0, Vec::new());
+        for node in &mut self.nodes {
+            let mut never_ready = Vec::new();
+            for event in node.events() {
+                match event {
+                    Owned::Admitted { peer } => never_ready.push(peer.connection()),
+                    Owned::Ready { peer } => {
+                        never_ready.retain(|each| *each != peer.connection());
+                        ready += 1;
+                    }
+                    Owned::Lost { peer, .. } if never_ready.contains(&peer.connection()) => {}
+                    Owned::Lost { reason, .. } => lost.push(reason),
+                    _ => {}
+                }
+            }
+        }
+        (ready, lost)
     }
+}
+
+/// Whether a node waits to hear of a peer that is awake.
+fn is_late(node: &Node, is_awake: impl Fn(usize) -> bool) -> bool {
+    let snapshot = node.engine.snapshot();
+    snapshot.connections.iter().any(|each| {
+        let name = each.peer.rid().to_string();
+        let number = name.trim_start_matches("node-").parse().unwrap();
+        is_awake(number) && each.last_received.is_some_and(|since| since > s(6))
+    })
 }
 
 /// One run of the node of this number, and what the registry says of it.
@@ -109,13 +139,13 @@ fn sixteen_nodes_find_each_other_bear_each_others_stalls_and_find_those_that_com
     crowd.form("all find each other");
     assert_eq!(crowd.told(), (NODES * (NODES - 1), vec![]), "120 pairs, each told once at both ends");
 
-    // Two minutes. A stalled node is away for 1 to 8 s, and now and then the whole machine sleeps for a minute.
+    // Two minutes. A stalled node is away for 1 to 6 s, and now and then the whole machine sleeps for a minute.
     let mut awake_at = [0; NODES];
     let (mut stalls, mut sleeps) = (0, 0);
     for second in 0..120 {
         let stalled = crowd.draw(NODES as u64) as usize;
         if awake_at[stalled] + 10 <= second && crowd.draw(2) == 0 {
-            awake_at[stalled] = second + 1 + crowd.draw(8) as usize;
+            awake_at[stalled] = second + 1 + crowd.draw(6) as usize;
             stalls += 1;
         }
         let slept = if crowd.draw(40) == 0 { s(60) } else { s(0) };
@@ -128,17 +158,6 @@ fn sixteen_nodes_find_each_other_bear_each_others_stalls_and_find_those_that_com
             }
         }
         crowd.exchange(is_awake);
-        // A machine that is too busy to carry an answer in time is given time, before it is taken for a silent peer.
-        let is_missed =
-            |node: &Node| count(&node.inbox.events, |event| matches!(event, Owned::Missed { .. })) > 0;
-        if crowd.nodes.iter().any(is_missed) {
-            for node in &mut crowd.nodes {
-                node.inbox.events.retain(|event| !matches!(event, Owned::Missed { .. }));
-            }
-            for _ in 0..10 {
-                crowd.exchange(is_awake);
-            }
-        }
     }
     assert!(stalls > 20 && sleeps > 0, "{stalls} stalls, {sleeps} sleeps");
     assert_eq!(crowd.told(), (0, vec![]), "0 wrong verdicts in {stalls} stalls and {sleeps} sleeps");
@@ -181,9 +200,6 @@ fn sixteen_nodes_that_all_dial_each_other_are_as_many_pairs() {
         crowd.exchange(|_| true);
     }
     crowd.form("nothing changes");
-    // One that was admitted and not ready may have given way to the other dial.
-    let (ready, lost) = crowd.told();
-    assert_eq!(ready, NODES * (NODES - 1), "120 pairs, each told once at both ends");
-    assert!(lost.iter().all(|reason| *reason == LostReason::Replaced), "{lost:?}");
+    assert_eq!(crowd.told(), (NODES * (NODES - 1), vec![]), "120 pairs, each told once at both ends");
     bury(crowd.nodes.into_iter().map(|node| node.engine).collect::<Vec<_>>());
 }
