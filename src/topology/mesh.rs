@@ -166,6 +166,12 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     if described_there.is_some_and(|descriptor| descriptor.rid.as_bytes() != admit.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
+    let rid = Rid::new(admit.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
+    let another = core.table.named(channel, &rid).and_then(|another| core.table.get(another));
+    let before = another.and_then(|another| Admission::parse(&another.admission).ok());
+    if before.is_some_and(|before| before.security() != admit.security()) {
+        return Err(RejectReason::SecurityIdentityMismatch);
+    }
     // The pair is ours to draw, and without a completion endpoint there can be none.
     if admit.pair() != connection.pair || admit.completion().is_none() {
         return Err(RejectReason::InvalidDescriptor);

@@ -131,7 +131,9 @@ fn a_move_from_ipv4_to_ipv6_closes_the_old_before_it_opens_the_new() {
     let (mut b, at) = Talker::listens(listening("b").generation(generation(1)));
     let (mut a, _) = Talker::join(listening("a"));
     let cables = [Cable::new(), Cable::over_ipv6()];
-    cables.iter().for_each(|cable| cable.leads_to(&at));
+    for cable in &cables {
+        cable.leads_to(&at);
+    }
     a.is_told_of(&[described_as("b", 1, &cables[0].endpoint)]);
     come_to_rest(&mut [("a", &mut a), ("b", &mut b)], 1, "IPv4");
     a.is_told_of(&[described_as("b", 1, &cables[1].endpoint)]);
@@ -194,7 +196,7 @@ fn a_descriptor_of_the_new_run_spares_the_wait_for_the_old_ones_deadline() {
         else {
             panic!("{events:?}");
         };
-        assert_eq!([lost, peer].map(|peer| peer.generation()), [generation(1), generation(2)]);
+        assert_eq!([lost.generation(), peer.generation()], [generation(1), generation(2)]);
         bury((a.engine, old.engine, new.engine));
     }
 }

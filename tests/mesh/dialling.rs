@@ -206,7 +206,9 @@ fn ten_thousand_messages_each_way_after_ready_all_arrive() {
 fn two_ways_to_one_node_leave_one_connection() {
     let cables = [Cable::new(), Cable::new()];
     let (mut b, at) = Talker::listens(listening("b"));
-    cables.iter().for_each(|cable| cable.leads_to(&at));
+    for cable in &cables {
+        cable.leads_to(&at);
+    }
     let ways = [&at, &cables[0].endpoint, &cables[1].endpoint];
     for names in [[Some("b"); 3], [None, Some("b"), Some("b")], [None, None, None]] {
         let (mut a, _) = Talker::join(plain("a"));

@@ -1,11 +1,13 @@
 //! Who speaks for a node when a second connection claims to: the descriptor decides where there is one, and otherwise the
 //! end of the first (000 §5, DESIGN §5 "Replacement").
 
-use wakeful::{Endpoint, LostReason, NodeDescriptor, Owned, SecurityId, Silence};
+use wakeful::{Endpoint, Failure, LostReason, NodeDescriptor, Owned, RejectReason, SecurityId, Silence};
 
 use crate::scene::{Cable, Talker, bury, come_to_rest, described_as};
 use crate::support::mesh::{count, listening, mesh};
-use crate::support::raw::{ACK, ADMIT, HELLO, NODE_REQUEST, PROBE, REJECT, STOPPED, ack, head, probe, reply};
+use crate::support::raw::{
+    ACK, ADMIT, HELLO, NODE_REQUEST, PROBE, REJECT, STOPPED, Seen, ack, head, probe, reply,
+};
 use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawLane, RawNode, node_send};
 use crate::support::{Node, generation, ms, rid, s, settle, until};
 
@@ -322,13 +324,8 @@ fn late_records_of_the_old_connection_change_nothing() {
     assert_eq!(node.engine.snapshot().requests, 1, "nor does it answer for the new one");
     for leg in [APPLICATION, COMPLETION] {
         first.poll();
-        let told: Vec<u32> = first
-            .lane(leg)
-            .seen
-            .iter()
-            .filter(|seen| seen.command() == REJECT)
-            .map(|seen| seen.reason())
-            .collect();
+        let told: Vec<u32> =
+            first.lane(leg).seen.iter().filter(|seen| seen.command() == REJECT).map(Seen::reason).collect();
         assert!(told.len() <= 1 && told.iter().all(|reason| *reason == 14), "{told:?}");
         assert!(first.lane(leg).taken(ACK).len() <= 2, "its probe is not answered any more");
     }
@@ -549,4 +546,38 @@ fn until_so(node: &mut Node, turn: &mut impl FnMut(&mut Node), mut done: impl Fn
         turn(node);
     }
     panic!("not in 5,000 turns: {:?}", node.inbox.events);
+}
+
+#[test]
+fn an_impostor_that_our_node_dials_disturbs_nobody_either() {
+    for name in ["node", "zebra"] {
+        for is_ready in [true, false] {
+            let (mut node, at) = Node::listens(listening(name));
+            let mut first = RawNode::dialling("peer", &at);
+            if is_ready {
+                first.open(&mut node);
+                answer(&mut first, &mut node);
+            } else {
+                first.open_application(&mut node);
+            }
+            node.events();
+            let mut impostor = RawNode::listening("peer");
+            impostor.admission.security = "mallory".to_owned();
+            let to = wakeful::NodeEndpoint { endpoint: impostor.at(), rid: None };
+            node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
+            impostor.hello(&mut node, APPLICATION);
+            impostor.send(APPLICATION, &head(ADMIT, &impostor.body(APPLICATION)), &[]);
+            until(&mut [&mut node], "the impostor is known", |nodes| !nodes[0].inbox.events.is_empty());
+            let why = Failure::Unexpected(RejectReason::SecurityIdentityMismatch);
+            let events = node.events();
+            assert!(matches!(&events[..], [Owned::Failed { failure, .. }] if *failure == why), "{events:?}");
+            if !is_ready {
+                first.open_completion();
+                first.wait(&mut node, COMPLETION, ADMIT);
+                first.sync(&mut node);
+                node.events();
+            }
+            nobody_was_disturbed(&mut node, &mut first);
+        }
+    }
 }

@@ -275,7 +275,8 @@ fn find_rest(nodes: &mut [(&str, &mut Talker)], case: &str, rests: impl Fn(&Talk
 }
 
 fn stories(nodes: &[(&str, &mut Talker)]) -> String {
-    nodes.iter().map(|(name, node)| format!("{name}: {}\n", node.story())).collect()
+    let stories: Vec<String> = nodes.iter().map(|(name, node)| format!("{name}: {}", node.story())).collect();
+    stories.join("\n")
 }
 
 /// Turns all nodes without a word until all that was said has been heard, or they part.
