@@ -18,3 +18,4 @@ mod replacement;
 mod requests;
 mod scene;
 mod strangers;
+mod walk;

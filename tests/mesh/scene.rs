@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wakeful::{
     Config, Endpoint, Engine, Event, Host, LostReason, MeshBound, MeshNode, NodeDescriptor, NodeEndpoint,
-    Outbox, Owned, Report, Role, RouteState, SecurityId,
+    Outbox, Owned, Report, Role, RouteState, SecurityId, SendError,
 };
 
 use crate::support::mesh::{application, mesh};
@@ -40,12 +40,12 @@ pub struct Mouth {
 }
 
 impl Mouth {
-    fn say(&mut self, to: &str, outbox: &mut Outbox<'_>) -> bool {
-        let Some((times, next)) = self.said.get_mut(to) else { return false };
+    fn say(&mut self, to: &str, outbox: &mut Outbox<'_>) -> Result<(), SendError> {
+        let (times, next) = self.said.entry(to.to_owned()).or_default();
         let text = format!("{times} {next}");
-        let is_sent = outbox.send((&mesh(), &rid(to)), &[text.as_bytes()]).is_ok();
-        *next += u32::from(is_sent);
-        is_sent
+        let sent = outbox.send((&mesh(), &rid(to)), &[text.as_bytes()]);
+        *next += u32::from(sent.is_ok());
+        sent
     }
 }
 
@@ -62,7 +62,11 @@ impl Host for Mouth {
             let (times, next) = self.said.entry(peer.clone()).or_default();
             (*times, *next) = (TIMES.fetch_add(1, SeqCst), 0);
             for _ in 0..3 {
-                assert!(self.say(&peer, outbox), "a peer that is ready can be spoken to");
+                let said = self.say(&peer, outbox);
+                assert!(
+                    matches!(said, Ok(()) | Err(SendError::ShuttingDown)),
+                    "a ready peer refused: {said:?}"
+                );
             }
         }
         self.events.push(Owned::from(event));
@@ -100,7 +104,7 @@ impl Talker {
     pub fn say_to_all(&mut self) -> bool {
         let peers: Vec<String> = self.host.said.keys().cloned().collect();
         let mut outbox = self.engine.outbox();
-        !peers.is_empty() && peers.iter().all(|peer| self.host.say(peer, &mut outbox))
+        !peers.is_empty() && peers.iter().all(|peer| self.host.say(peer, &mut outbox).is_ok())
     }
 
     /// How much it has said to its peers since each was last ready.
@@ -115,7 +119,7 @@ impl Talker {
         let report = self.engine.turn_at(self.now, &mut self.host);
         for peer in self.ready() {
             let mut outbox = self.engine.outbox();
-            self.host.say(&peer, &mut outbox);
+            let _ = self.host.say(&peer, &mut outbox);
         }
         report
     }
