@@ -7,6 +7,7 @@ mod bad_admissions;
 mod bad_answers;
 mod bad_input;
 mod calls;
+mod cases;
 mod crowd;
 mod descriptors;
 mod dialling;
@@ -14,6 +15,7 @@ mod pairs;
 #[path = "../cases/proxy.rs"]
 #[allow(dead_code, reason = "another test file uses all of it")]
 mod proxy;
+mod partings;
 mod replacement;
 mod requests;
 mod scene;

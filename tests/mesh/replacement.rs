@@ -1,9 +1,11 @@
 //! Who speaks for a node when a second connection claims to: the descriptor decides where there is one, and otherwise the
 //! end of the first (000 §5, DESIGN §5 "Replacement").
 
-use wakeful::{Endpoint, Failure, LostReason, NodeDescriptor, Owned, RejectReason, SecurityId, Silence};
+use wakeful::{
+    Endpoint, Failure, LostReason, NodeDescriptor, NodeEndpoint, Owned, RejectReason, SecurityId, Silence,
+};
 
-use crate::scene::{Cable, Talker, bury, come_to_rest, described_as};
+use crate::scene::described_as;
 use crate::support::mesh::{count, listening, mesh};
 use crate::support::raw::{
     ACK, ADMIT, HELLO, NODE_REQUEST, PROBE, REJECT, STOPPED, Seen, ack, head, probe, reply,
@@ -12,7 +14,7 @@ use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawLane, RawNode, node_s
 use crate::support::{Node, generation, ms, rid, s, settle, until};
 
 /// A node of our own, where it listens, and a raw peer that is ready there and has answered all that it was asked.
-fn served() -> (Node, Endpoint, RawNode) {
+pub fn served() -> (Node, Endpoint, RawNode) {
     let (mut node, at) = Node::listens(listening("node"));
     let mut first = RawNode::enter("peer", &at, &mut node);
     answer(&mut first, &mut node);
@@ -21,7 +23,7 @@ fn served() -> (Node, Endpoint, RawNode) {
 }
 
 /// The same for a raw peer that our node has dialled.
-fn dialled() -> (Node, Endpoint, RawNode) {
+pub fn dialled() -> (Node, Endpoint, RawNode) {
     let mut first = RawNode::listening("peer");
     let (mut node, at) = Node::listens(listening("node").peer(first.at()));
     first.admit(&mut node);
@@ -39,7 +41,7 @@ fn answer(peer: &mut RawNode, node: &mut Node) {
 }
 
 /// Another connection that says it is the same peer.
-fn second(at: &Endpoint, first: &RawNode, run: u64) -> RawNode {
+pub fn second(at: &Endpoint, first: &RawNode, run: u64) -> RawNode {
     let mut second = RawNode::dialling("peer", at);
     second.admission = first.admission.clone();
     second.admission.pair += 1;
@@ -90,7 +92,7 @@ fn nobody_was_disturbed(node: &mut Node, first: &mut RawNode) {
     );
 }
 
-fn lost(node: &mut Node) -> Vec<LostReason> {
+pub fn lost(node: &mut Node) -> Vec<LostReason> {
     let lost = |event| if let Owned::Lost { reason, .. } = event { Some(reason) } else { None };
     node.events().into_iter().filter_map(lost).collect()
 }
@@ -373,127 +375,6 @@ fn a_revision_that_does_not_rise_is_refused_whatever_it_says() {
     nobody_was_disturbed(&mut node, &mut first);
 }
 
-#[test]
-fn the_loss_of_either_lane_ends_the_pair_once_and_leaves_nothing() {
-    for first_is in [served, dialled] {
-        for leg in [APPLICATION, COMPLETION] {
-            let (mut node, at, mut first) = first_is();
-            first.lane(leg).close();
-            until(&mut [&mut node], "readiness is withdrawn", |nodes| nodes[0].ready_peers() == 0);
-            assert!(node.outbox().send((&mesh(), &rid("peer")), &[b"?"]).is_err());
-            until(&mut [&mut node], "told", |nodes| !nodes[0].inbox.events.is_empty());
-            settle(&mut [&mut node]);
-            assert_eq!(lost(&mut node), [LostReason::Transport], "lane {leg}");
-            let mut next = second(&at, &first, 1);
-            next.open(&mut node);
-            assert_eq!(node.peers(), ["peer"]);
-            first.kill();
-            until(&mut [&mut node], "nothing of it is left", |nodes| {
-                nodes[0].engine.snapshot().fenced_open == 0
-            });
-            assert_eq!(node.peers(), ["peer"]);
-        }
-    }
-}
-
-#[test]
-fn both_ends_of_a_pair_that_loses_one_lane_say_the_same() {
-    for leg in 0..2 {
-        for dialler in 0..2 {
-            let cables = [Cable::new(), Cable::new()];
-            let [application, completion] = cables.each_ref().map(|cable| cable.endpoint.clone());
-            let names = [["a", "b"], ["b", "a"]][dialler];
-            let (mut there, bound) =
-                Talker::join(listening(names[1]).advertised(application.clone(), completion));
-            let bound = bound.unwrap();
-            cables[0].leads_to(&Endpoint::try_from(&bound.application).unwrap());
-            cables[1].leads_to(&Endpoint::try_from(&bound.completion).unwrap());
-            let (mut here, _) = Talker::join(listening(names[0]));
-            here.dials(&[(&application, None)]);
-            let case = format!("lane {leg}, dialled by {}", names[0]);
-            come_to_rest(&mut [(names[0], &mut here), (names[1], &mut there)], 1, &case);
-            cables[leg].tear();
-            until_told(&mut [&mut here, &mut there], &case);
-            come_to_rest(&mut [(names[0], &mut here), (names[1], &mut there)], 1, &case);
-            for node in [&here, &there] {
-                assert_eq!(node.lost(), [LostReason::Transport], "{case}\n{}", node.story());
-            }
-            bury((here, there, cables));
-        }
-    }
-}
-
-/// Turns both until each has been told that it lost the other.
-fn until_told(nodes: &mut [&mut Talker; 2], case: &str) {
-    for _ in 0..2_000 {
-        if nodes.iter().all(|node| !node.lost().is_empty()) {
-            return;
-        }
-        for node in nodes.iter_mut() {
-            node.step(ms(0));
-        }
-    }
-    panic!("{case}: not told\n{}\n{}", nodes[0].story(), nodes[1].story());
-}
-
-#[test]
-fn what_was_sent_before_an_orderly_close_is_delivered_though_the_close_comes_by_the_other_lane() {
-    for first_is in [served, dialled] {
-        let (mut node, _, mut first) = first_is();
-        for number in 0..1_000_u32 {
-            first.send(APPLICATION, &node_send(), &[&number.to_be_bytes()]);
-        }
-        first.update(STOPPED);
-        until(&mut [&mut node], "the end", |nodes| {
-            count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
-        });
-        first.kill();
-        let events = node.events();
-        let Some((Owned::Lost { reason: LostReason::Orderly, .. }, before)) = events.split_last() else {
-            panic!("{:?}", events.last());
-        };
-        let numbers: Vec<u32> = before
-            .iter()
-            .map(|event| match event {
-                Owned::Message { parts, .. } => u32::from_be_bytes(parts[0][..].try_into().unwrap()),
-                event => panic!("{event:?}"),
-            })
-            .collect();
-        assert!(numbers.iter().copied().eq(0..1_000), "{} of 1,000", numbers.len());
-        until(&mut [&mut node], "nothing is left", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
-    }
-}
-
-#[test]
-fn an_engine_that_stops_is_heard_out_by_its_peers() {
-    for (stops, stays) in [("a", "b"), ("b", "a")] {
-        for dials in [true, false] {
-            let (mut one, at_one) = Node::listens(listening(stops));
-            let (mut other, at_other) = Node::listens(listening(stays));
-            let (dialler, to) = if dials { (&mut one, at_other) } else { (&mut other, at_one) };
-            let to = wakeful::NodeEndpoint { endpoint: to, rid: None };
-            dialler.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
-            until(&mut [&mut one, &mut other], "ready", |nodes| {
-                nodes.iter().all(|node| node.ready_peers() == 1)
-            });
-            settle(&mut [&mut one, &mut other]);
-            other.events();
-            let mut sent = 0;
-            while sent < 500 && one.outbox().send((&mesh(), &rid(stays)), &[b"last words"]).is_ok() {
-                sent += 1;
-            }
-            one.engine.stop(&mut one.inbox);
-            until(&mut [&mut other], "the end", |nodes| {
-                count(&nodes[0].inbox.events, |event| matches!(event, Owned::Lost { .. })) == 1
-            });
-            let events = other.events();
-            assert!(matches!(events.last(), Some(Owned::Lost { reason: LostReason::Orderly, .. })));
-            assert_eq!(events.len(), sent + 1, "{stops} stops, {dials}: every word before the last is heard");
-            assert_eq!(sent, 500);
-        }
-    }
-}
-
 /// One that waits behind a connection that is read out must not come in beside one that came to be ready meanwhile.
 #[test]
 fn one_that_waits_finds_another_in_its_place() {
@@ -513,7 +394,7 @@ fn one_that_waits_finds_another_in_its_place() {
         };
         until_so(&mut node, &mut talk, |node| node.ready_peers() == 0);
         let mut third = RawNode::listening("peer");
-        let to = wakeful::NodeEndpoint { endpoint: third.at(), rid: None };
+        let to = NodeEndpoint { endpoint: third.at(), rid: None };
         node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
         for leg in [APPLICATION, COMPLETION] {
             until_so(&mut node, &mut talk, |_| {
@@ -563,7 +444,7 @@ fn an_impostor_that_our_node_dials_disturbs_nobody_either() {
             node.events();
             let mut impostor = RawNode::listening("peer");
             impostor.admission.security = "mallory".to_owned();
-            let to = wakeful::NodeEndpoint { endpoint: impostor.at(), rid: None };
+            let to = NodeEndpoint { endpoint: impostor.at(), rid: None };
             node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
             impostor.hello(&mut node, APPLICATION);
             impostor.send(APPLICATION, &head(ADMIT, &impostor.body(APPLICATION)), &[]);

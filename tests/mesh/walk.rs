@@ -4,25 +4,27 @@
 use wakeful::{Endpoint, NodeDescriptor};
 
 use crate::scene::{Cable, Talker, bury, come_to_rest, described_as};
-use crate::support::mesh::{listening, named, weight};
-use crate::support::{generation, ms, s};
+use crate::support::mesh::{listening, mesh, named, weight};
+use crate::support::{generation, ms};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const STEPS: u32 = 60;
 
 struct Walk {
     nodes: [Talker; 3],
-    /// To each: its application lane and its completion lane.
-    cables: [[Cable; 2]; 3],
+    /// To each: its application lane, its completion lane, and its application lane where nobody knows of it.
+    cables: [[Cable; 3]; 3],
+    /// Earlier runs that are frozen, while their transport stands.
+    frozen: Vec<Talker>,
     runs: [u64; 3],
     draws: u64,
 }
 
 impl Walk {
     fn new(seed: u64) -> Self {
-        let cables = [(); 3].map(|()| [Cable::new(), Cable::new()]);
+        let cables = [(); 3].map(|()| [(); 3].map(|()| Cable::new()));
         let nodes = [0, 1, 2].map(|at| run(at, 1, &cables[at]));
-        Self { nodes, cables, runs: [1; 3], draws: seed }
+        Self { nodes, cables, frozen: Vec::new(), runs: [1; 3], draws: seed }
     }
 
     /// A number below `bound`.
@@ -46,7 +48,8 @@ impl Walk {
                     .filter(|&of| self.draws >> of & 1 == 1)
                     .map(|of| {
                         let is_named = self.draws >> (of + 8) & 1 == 1;
-                        (self.cables[of][0].endpoint.clone(), is_named.then_some(NAMES[of]))
+                        let way = if self.draws >> (of + 12) & 3 == 3 { 2 } else { 0 };
+                        (self.cables[of][way].endpoint.clone(), is_named.then_some(NAMES[of]))
                     })
                     .collect();
                 let list: Vec<_> = list.iter().map(|(endpoint, name)| (endpoint, *name)).collect();
@@ -55,13 +58,15 @@ impl Walk {
             1 => {
                 let list: Vec<NodeDescriptor> = (0..3)
                     .filter(|&of| self.draws >> of & 1 == 1)
-                    .map(|of| self.descriptor(of, self.runs[of] + u64::from(self.draws >> (of + 8) & 7 == 0)))
+                    .map(|of| {
+                        self.descriptor(of, self.runs[of] + u64::from((self.draws >> (of + 8)) % 8 == 0))
+                    })
                     .collect();
                 self.nodes[who].is_told_of(&list);
             }
             2 => self.tell(who),
-            3 => self.cables[who][other % 2].tear(),
-            4 => self.restart(who, other == 0),
+            3 => self.cables[who][other].tear(),
+            4 => self.restart(who, other),
             5 => {
                 let span = ms(1 << self.draw(15));
                 self.nodes[who].pass(span);
@@ -92,19 +97,26 @@ impl Walk {
         self.nodes[who].is_told_of(&list);
     }
 
-    fn restart(&mut self, who: usize, is_crash: bool) {
+    /// Another run follows one that crashes, stops in order, or freezes.
+    fn restart(&mut self, who: usize, how: usize) {
         self.runs[who] += 1;
-        if is_crash {
+        if how == 0 {
             self.cables[who].iter().for_each(Cable::tear);
         }
         let next = run(who, self.runs[who], &self.cables[who]);
-        bury(std::mem::replace(&mut self.nodes[who], next));
+        let before = std::mem::replace(&mut self.nodes[who], next);
+        if how == 2 {
+            self.frozen.push(before);
+        } else {
+            bury(before);
+        }
     }
 
     /// Everything is told as it is, and no host drains.
     fn heal(&mut self, is_described: bool) {
-        for who in 0..3 {
+        for (who, name) in NAMES.iter().enumerate() {
             self.nodes[who].engine.drain(false);
+            self.nodes[who].engine.outbox().set_weight(&named(name), weight(100));
             if is_described {
                 self.nodes[who].dials(&[]);
                 self.tell(who);
@@ -118,12 +130,14 @@ impl Walk {
     }
 }
 
-fn run(at: usize, run: u64, cables: &[Cable; 2]) -> Talker {
-    let [application, completion] = cables.each_ref().map(|cable| cable.endpoint.clone());
+fn run(at: usize, run: u64, cables: &[Cable; 3]) -> Talker {
+    let [application, completion, _] = cables.each_ref().map(|cable| cable.endpoint.clone());
     let node = listening(NAMES[at]).generation(generation(run)).serve(named(NAMES[at]), weight(100));
     let (node, bound) = Talker::join(node.advertised(application, completion));
     let bound = bound.unwrap();
-    cables[0].leads_to(&Endpoint::try_from(&bound.application).unwrap());
+    for way in [&cables[0], &cables[2]] {
+        way.leads_to(&Endpoint::try_from(&bound.application).unwrap());
+    }
     cables[1].leads_to(&Endpoint::try_from(&bound.completion).unwrap());
     node
 }
@@ -136,8 +150,10 @@ fn walk(seed: u64) {
     walk.heal(seed % 2 == 0);
     let [a, b, c] = &mut walk.nodes;
     come_to_rest(&mut [("a", a), ("b", b), ("c", c)], 2, &format!("seed {seed}"));
-    for node in &mut walk.nodes {
-        node.pass(s(1));
+    for (who, of) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        let sent =
+            walk.nodes[who].engine.outbox().send((&mesh(), &named(NAMES[of])), &[b"to whom it concerns"]);
+        assert_eq!(sent, Ok(()), "seed {seed}: {} does not know what {} serves", NAMES[who], NAMES[of]);
     }
     bury(walk);
 }
