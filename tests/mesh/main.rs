@@ -12,10 +12,10 @@ mod crowd;
 mod descriptors;
 mod dialling;
 mod pairs;
+mod partings;
 #[path = "../cases/proxy.rs"]
 #[allow(dead_code, reason = "another test file uses all of it")]
 mod proxy;
-mod partings;
 mod replacement;
 mod requests;
 mod scene;
