@@ -112,8 +112,9 @@ impl Walk {
         }
     }
 
-    /// Everything is told as it is, and no host drains.
+    /// Everything is told as it is, nobody is frozen, and no host drains.
     fn heal(&mut self, is_described: bool) {
+        bury(std::mem::take(&mut self.frozen));
         for (who, name) in NAMES.iter().enumerate() {
             self.nodes[who].engine.drain(false);
             self.nodes[who].engine.outbox().set_weight(&named(name), weight(100));
