@@ -91,7 +91,7 @@ fn case_16_the_beacons_of_quiet_publishers_are_seen_beside_many_floods() {
             records += events.len();
             assert!(most_of_one(&events) <= 64);
             assert!(!events.iter().any(|event| matches!(event, Owned::PublisherLost { .. })), "{events:?}");
-            assert!(sent.elapsed() < s(5), "{seen} of {} beacons in 5 s", quiet.len());
+            assert!(sent.elapsed() < s(10), "{seen} of {} beacons in 10 s", quiet.len());
             turns += 1;
             if turns % 16 != 0 {
                 continue;
@@ -119,7 +119,8 @@ fn case_16_the_beacons_of_quiet_publishers_are_seen_beside_many_floods() {
         snapshot.contexts
     );
     assert!(snapshot.intents.iter().all(|intent| intent.state == RouteState::Ready));
-    assert!(longest < s(2), "a beacon took {longest:?}");
+    // Far less where the machine has time for it; and never so long that the next one is due.
+    assert!(longest < s(5), "a beacon took {longest:?}");
 }
 
 /// The queue towards a slow subscriber is full all the time: the fast one gets every beacon all the same, and what the slow
