@@ -147,7 +147,8 @@ fn opening<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a> {
 
 /// Takes down by which descriptor the end of somebody unknown will be noticed, whatever its first record says.
 pub(crate) fn trace(core: &mut Core, index: u32, inbound: &mut Inbound) {
-    let Some(connection) = core.table.get_mut(index).filter(|connection| connection.phase == Phase::New)
+    let Some(connection) =
+        core.table.get_mut(index).filter(|connection| matches!(connection.phase, Phase::New))
     else {
         return;
     };

@@ -2,6 +2,7 @@
 
 use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::Inbound;
+use crate::name::TopologyName;
 use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
 use crate::topology::service::{self, Step};
 use crate::topology::table::{Behind, Carries};
@@ -184,7 +185,11 @@ fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mu
         Step::Request(channel, token) => (channel, Some(token)),
     };
     let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
-    let channel = channel.map(Name::as_str);
+    let channel = match peer.topology() {
+        // It is the server's own name, which need not be checked again.
+        TopologyName::ClientServer(name) => channel.map(|_| name.as_str()),
+        _ => channel.map(Name::as_str),
+    };
     let event = match token {
         None => Event::Message { peer: &peer, channel, parts },
         Some(token) => Event::Request { peer: &peer, channel, parts, token },
