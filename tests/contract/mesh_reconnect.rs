@@ -325,7 +325,7 @@ fn descriptors_leave_out_a_pair_of_object_clients() {
     let mut raw = RawNode::listening("raw");
     let (mut node, _) = Node::join(plain("node").role(Role::Client));
     let described = client("raw", Some(raw.at()));
-    node.outbox().set_descriptors(&mesh(), &[described.clone()]).unwrap();
+    node.outbox().set_descriptors(&mesh(), std::slice::from_ref(&described)).unwrap();
     nobody_dials(&mut node, &mut raw);
     let snapshot = node.engine.snapshot();
     let [known] = &snapshot.meshes[0].nodes[..] else { panic!("{snapshot:?}") };

@@ -126,10 +126,14 @@ fn nothing_is_sent_again_on_the_next_pair() {
 #[test]
 fn nothing_is_sent_again_to_another_member() {
     let mut raws = [0, 1].map(|peer| RawNode::listening(&name(peer)));
-    raws.iter_mut().for_each(|raw| raw.admission.channels = vec![("play".into(), 10)]);
+    for raw in &mut raws {
+        raw.admission.channels = vec![("play".into(), 10)];
+    }
     let wish = raws.iter().fold(host("node"), |wish, raw| wish.peer(raw.at()));
     let (mut node, _) = Node::join(wish);
-    raws.iter_mut().for_each(|raw| raw.admit(&mut node));
+    for raw in &mut raws {
+        raw.admit(&mut node);
+    }
     let mut scene = MeshScene::begin(node, raws.into());
     scene.answers = vec![false, true];
     scene.ack(1, scene.asked(1));

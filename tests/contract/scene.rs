@@ -105,7 +105,9 @@ impl MeshScene {
         let mut raws: Vec<RawNode> = (0..peers).map(|peer| RawNode::listening(&name(peer))).collect();
         let wish = raws.iter().fold(host("node"), |wish, raw| wish.peer(raw.at()));
         let (mut node, _) = Node::join(wish);
-        raws.iter_mut().for_each(|raw| raw.admit(&mut node));
+        for raw in &mut raws {
+            raw.admit(&mut node);
+        }
         Self::begin(node, raws)
     }
 

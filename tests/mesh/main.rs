@@ -8,6 +8,7 @@ mod bad_answers;
 mod bad_input;
 mod calls;
 mod cases;
+mod chaos;
 mod crowd;
 mod descriptors;
 mod dialling;

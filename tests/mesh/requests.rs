@@ -373,9 +373,8 @@ fn a_request_to_oneself_ends_exactly_once_whatever_races() {
                     node.outbox().cancel(request);
                 }
                 5 => {
-                    node.engine
-                        .outbox()
-                        .set_pressure([Pressure::Running, Pressure::Paused][roll(2) as usize]);
+                    let pressure = [Pressure::Running, Pressure::Paused][roll(2) as usize];
+                    node.outbox().set_pressure(pressure);
                 }
                 _ => {
                     node.pass(ms(roll(100)));

@@ -93,6 +93,12 @@ impl Scene {
         self.until("time", |_| begin.elapsed() > ms(30));
     }
 
+    /// A few turns, with what real sockets need of real time.
+    pub fn settle_briefly(&mut self) {
+        let begin = Instant::now();
+        self.until("time", |_| begin.elapsed() > ms(3));
+    }
+
     pub fn at(&self) -> Endpoint {
         application(&self.bound)
     }
