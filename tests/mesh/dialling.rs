@@ -1,6 +1,6 @@
 //! Two nodes that dial each other keep one connection, the same on both sides, whatever comes first (DESIGN §5, CASES 37).
 
-use wakeful::{Endpoint, Failure, LostReason, NodeEndpoint, Owned, RejectReason};
+use wakeful::{Endpoint, Failure, LostReason, NodeEndpoint, Owned, RejectReason, RouteState};
 
 use crate::scene::{Cable, Talker, bury, come_to_rest, come_to_terms, described_as};
 use crate::support::mesh::{listening, mesh, plain};
@@ -366,6 +366,14 @@ fn the_larger_gives_up_its_dial_for_the_smaller_ones_hello_as_soon_as_it_knows_w
         dials.sync(&mut node);
         is_one(&node, false);
         assert!(dialled.lane(COMPLETION).taken(HELLO).is_empty());
+        // It knows now where that way leads, and needs it no more.
+        for _ in 0..20 {
+            node.pass(ms(500));
+        }
+        settle(&mut [&mut node]);
+        assert_eq!(node.engine.snapshot().intents[0].state, RouteState::Ready);
+        dialled.poll();
+        assert_eq!(dialled.lane(APPLICATION).accepted, 1, "expected: {expects}");
     }
 }
 
