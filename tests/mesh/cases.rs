@@ -136,13 +136,16 @@ fn case_40_without_a_descriptor_a_new_run_comes_in_when_the_old_one_is_judged() 
         let dial = NodeEndpoint { endpoint: at_a, rid: None };
         new.outbox().set_endpoints(&mesh(), 0, &[dial]).unwrap();
         if frozen == "b" {
-            for _ in 0..11 {
-                a.pass(s(1));
+            // It answered last at its fifth second, or on a busy machine in its first: it has 15 s from there.
+            let mut waited = 3;
+            while a.peers() == ["b"] {
                 until(&mut [&mut a, &mut new], "a moment", |_| true);
-                assert!(a.peers() == ["b"] && new.peers().is_empty(), "the old one has its 15 s");
+                assert!(new.peers().is_empty() && waited < 16, "{waited} s");
+                a.pass(s(1));
+                a.pass(ms(50));
+                waited += 1;
             }
-            a.pass(s(1));
-            a.pass(ms(50));
+            assert!(waited >= 10, "the old one has its 15 s: {waited}");
         }
         until(&mut [&mut a, &mut new], "ready", |nodes| nodes.iter().all(|node| node.ready_peers() == 1));
         let events = a.events();

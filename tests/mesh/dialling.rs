@@ -1,10 +1,12 @@
 //! Two nodes that dial each other keep one connection, the same on both sides, whatever comes first (DESIGN §5, CASES 37).
 
-use wakeful::{Endpoint, Failure, LostReason, Owned, RejectReason};
+use wakeful::{Endpoint, Failure, LostReason, NodeEndpoint, Owned, RejectReason, RouteState};
 
 use crate::scene::{Cable, Talker, bury, come_to_rest, come_to_terms, described_as};
-use crate::support::mesh::{listening, plain};
-use crate::support::{generation, ms, s};
+use crate::support::mesh::{listening, mesh, plain};
+use crate::support::raw::{ADMIT, HELLO, PROBE, ack, head};
+use crate::support::raw_mesh::{APPLICATION, COMPLETION, RawNode};
+use crate::support::{Node, generation, ms, rid, s, settle, until};
 
 const NAMES: [&str; 2] = ["a", "b"];
 
@@ -283,6 +285,123 @@ fn an_endpoint_of_the_hosts_own_and_a_descriptor_of_the_same_node_leave_one_conn
             come_to_rest(&mut [("a", small), ("b", large)], 1, &case);
             assert!(nodes.iter().all(|node| node.lost().is_empty()), "{case}");
             bury(nodes);
+        }
+    }
+}
+
+/// A node of our own that dials a raw peer, which has its hello, and that raw peer's own dial to our node.
+fn crossing(ours: &str, theirs: &str, expects: bool) -> (Node, RawNode, RawNode) {
+    let (mut node, at) = Node::listens(listening(ours));
+    let mut dialled = RawNode::listening(theirs);
+    let to = NodeEndpoint { endpoint: dialled.at(), rid: expects.then(|| rid(theirs)) };
+    node.outbox().set_endpoints(&mesh(), 0, &[to]).unwrap();
+    dialled.hello(&mut node, APPLICATION);
+    let mut dials = RawNode::dialling(theirs, &at);
+    dials.admission.endpoint.clone_from(&dialled.admission.endpoint);
+    dials.admission.completion.clone_from(&dialled.admission.completion);
+    (node, dialled, dials)
+}
+
+fn admit(peer: &RawNode, leg: usize) {
+    peer.send(leg, &head(ADMIT, &peer.body(leg)), &[]);
+}
+
+/// What is ready is one connection, which we dialled or which the peer did.
+fn is_one(node: &Node, is_dialled: bool) {
+    let snapshot = node.engine.snapshot();
+    assert_eq!(node.peers().len(), 1, "{:?}", snapshot.connections);
+    assert_eq!(snapshot.connections[0].is_dialled(), is_dialled);
+}
+
+#[test]
+fn the_smaller_keeps_its_dial_until_the_larger_ones_first_probe() {
+    let (mut node, mut dialled, mut dials) = crossing("a", "raw", true);
+    dials.open_application(&mut node);
+    dials.open_completion();
+    dials.wait(&mut node, COMPLETION, ADMIT);
+    settle(&mut [&mut node]);
+    assert_eq!(dialled.disconnected(), 0, "the larger has not decided");
+    dials.sync(&mut node);
+    until(&mut [&mut node], "its own dial is given up", |_| dialled.disconnected() == 1);
+    is_one(&node, false);
+}
+
+#[test]
+fn the_smaller_follows_the_larger_one_that_admits_its_dial() {
+    for steps in 0..2 {
+        let (mut node, mut dialled, mut dials) = crossing("a", "raw", steps == 0);
+        dials.open_application(&mut node);
+        if steps == 1 {
+            dials.open_completion();
+            dials.wait(&mut node, COMPLETION, ADMIT);
+        }
+        node.events();
+        admit(&dialled, APPLICATION);
+        dialled.hello(&mut node, COMPLETION);
+        admit(&dialled, COMPLETION);
+        dialled.sync(&mut node);
+        is_one(&node, true);
+        let is_replaced = |event: &&Owned| matches!(event, Owned::Lost { reason: LostReason::Replaced, .. });
+        let lost = node.events().iter().filter(is_replaced).count();
+        assert_eq!(lost, steps, "what was admitted whole is lost, what was not is nothing to hear of");
+        dials.kill();
+        until(&mut [&mut node], "the other is gone", |nodes| nodes[0].engine.snapshot().fenced_open == 0);
+        is_one(&node, true);
+    }
+}
+
+#[test]
+fn the_larger_gives_up_its_dial_for_the_smaller_ones_hello_as_soon_as_it_knows_whom_it_dials() {
+    for expects in [true, false] {
+        let (mut node, mut dialled, mut dials) = crossing("zebra", "raw", expects);
+        dials.open_application(&mut node);
+        if !expects {
+            settle(&mut [&mut node]);
+            assert_eq!(dialled.disconnected(), 0, "it might lead to somebody else");
+            admit(&dialled, APPLICATION);
+        }
+        until(&mut [&mut node], "its own dial is given up", |_| dialled.disconnected() == 1);
+        dials.open_completion();
+        dials.wait(&mut node, COMPLETION, ADMIT);
+        dials.sync(&mut node);
+        is_one(&node, false);
+        assert!(dialled.lane(COMPLETION).taken(HELLO).is_empty());
+        // It knows now where that way leads, and needs it no more.
+        for _ in 0..20 {
+            node.pass(ms(500));
+        }
+        settle(&mut [&mut node]);
+        assert_eq!(node.engine.snapshot().intents[0].state, RouteState::Ready);
+        dialled.poll();
+        assert_eq!(dialled.lane(APPLICATION).accepted, 1, "expected: {expects}");
+    }
+}
+
+#[test]
+fn the_larger_whose_pair_is_complete_keeps_it() {
+    for is_complete in [false, true] {
+        let (mut node, mut dialled, mut dials) = crossing("zebra", "raw", false);
+        admit(&dialled, APPLICATION);
+        dialled.hello(&mut node, COMPLETION);
+        if is_complete {
+            admit(&dialled, COMPLETION);
+            dialled.sync(&mut node);
+            let asked = dialled.probes().pop().unwrap();
+            dialled.send(APPLICATION, &ack(asked), &[]);
+            dialled.sync(&mut node);
+        }
+        dials.send(APPLICATION, &head(HELLO, &dials.body(APPLICATION)), &[]);
+        if is_complete {
+            let asked = dialled.wait(&mut node, APPLICATION, PROBE).number();
+            dialled.send(APPLICATION, &ack(asked), &[]);
+            until(&mut [&mut node], "the newcomer is refused", |_| {
+                dials.lane(APPLICATION).rejected() == Some(10)
+            });
+            is_one(&node, true);
+        } else {
+            dials.wait(&mut node, APPLICATION, ADMIT);
+            until(&mut [&mut node], "its own dial is given up", |_| dialled.disconnected() == 2);
+            assert!(node.peers().is_empty());
         }
     }
 }

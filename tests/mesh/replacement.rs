@@ -247,6 +247,25 @@ fn one_that_waits_comes_in_when_the_descriptor_names_it() {
 }
 
 #[test]
+fn the_place_of_one_that_we_dialled_is_free_when_its_close_was_observed_and_not_when_it_was_asked_for() {
+    let (mut node, at, mut first) = dialled();
+    let mut newer = second(&at, &first, 2);
+    say_hello(&newer);
+    first.wait(&mut node, APPLICATION, PROBE);
+    describe(&mut node, 2);
+    node.turn();
+    // Both lanes are closed, and nobody has looked.
+    while first.disconnected() < 2 {
+        std::thread::yield_now();
+    }
+    for _ in 0..10 {
+        node.engine.wait(Some(ms(1)));
+        assert!(newer.lane(APPLICATION).take(|_| true).is_none());
+    }
+    comes_in(&mut newer, &mut node);
+}
+
+#[test]
 fn one_that_waits_is_refused_when_the_descriptor_names_the_first() {
     let (mut node, at, mut first) = served();
     let mut newer = second(&at, &first, 2);
