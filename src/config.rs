@@ -26,7 +26,8 @@ pub struct Config {
     /// 250 µs, 50 µs to 10 ms. More wastes fewer turns on a slow handler; less makes the others wait less for it.
     pub receive_time_max: Duration,
     /// Time for all receiving in one turn. Default 2 ms, 100 µs to 100 ms. More spreads a turn's fixed cost over more
-    /// records; less gives the host its loop back sooner.
+    /// records; less gives the host its loop back sooner. It is overrun by one record where records are slow to handle, and
+    /// by at most 16 where they turn slow in the middle of a turn: the clock is not read for each of those that are fast.
     pub turn_time_max: Duration,
     /// Records that each connection queues in each direction (ZeroMQ's high-water marks). Default 1,000, 2 to 10,000.
     /// A full queue is `WouldBlock`. A connection can hold twice this many records of its largest size. ZeroMQ hands

@@ -108,7 +108,8 @@ impl Engine {
         Some(NextDue { at: self.core.clock.instant(at), reason })
     }
 
-    /// Sends and replies between turns. If that leaves something to do, the descriptor becomes readable.
+    /// Sends and replies between turns. If that leaves something to do, the descriptor becomes readable. That is looked at
+    /// when the outbox is dropped, so one that is kept for a burst costs less than one for each call.
     pub fn outbox(&mut self) -> Outbox<'_> {
         Outbox::between_turns(&mut self.core)
     }

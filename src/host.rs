@@ -353,7 +353,8 @@ impl<'a> Outbox<'a> {
     }
 
     /// Says whether the host takes application records now (000 §9). The last word counts, on every connection to
-    /// a server or client, also on those to come; published records come all the same. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
+    /// a server, a client or a mesh node, also on those to come; published records come all the same, and so do the replies
+    /// of mesh nodes, which have a lane of their own. A pause changes no readiness and no deadline: a peer whose answers lie behind its own records that
     /// were set aside is judged all the same after 15 s, as `NoAnswerPaused`, and what was set aside goes with it.
     pub fn set_pressure(&mut self, pressure: Pressure) {
         self.core.set_pressure(pressure);
