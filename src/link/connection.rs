@@ -236,6 +236,8 @@ pub(crate) struct Connection {
     pub(crate) successor: Option<ConnectionId>,
     /// The transport is known to be gone.
     pub(crate) severed: bool,
+    /// It came to be ready, or said the probe that would have made it so.
+    pub(crate) has_opened: bool,
     /// Since when rounds of its lane bring none of its records, by the true clock, while it is read out.
     pub(crate) quiet_since: Option<ClockTime>,
     /// Since when it is read out, by the true clock.
@@ -276,6 +278,7 @@ impl Connection {
             owed: Owed::default(),
             successor: None,
             severed: false,
+            has_opened: false,
             quiet_since: None,
             read_out_since: None,
             read_out_until: None,

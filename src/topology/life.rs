@@ -149,6 +149,7 @@ pub(crate) fn make_ready(core: &mut Core, index: u32) {
     let Some(peer) = connection.peer.clone() else { return };
     let is_new = connection.phase != Phase::Admitted;
     connection.phase = Phase::Ready;
+    connection.has_opened = true;
     let (key, id) = core.liveness.begin(index, &moment);
     connection.check = Some(key);
     if let Side::Dialled { intent } = connection.side {

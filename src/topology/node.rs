@@ -247,7 +247,7 @@ fn own_connection(core: &mut Core, channel: u32, topology: &TopologyName, node: 
     let peer = Arc::new(Peer { connection: id, topology, rid, generation, endpoint: None });
     let connection = Connection::new(id, channel, u32::MAX, Side::Own, Phase::Ready, PeerKey::NOBODY);
     let peer_state = HostState::Serving;
-    core.table.insert(Connection { peer: Some(peer), peer_state, ..connection })
+    core.table.insert(Connection { peer: Some(peer), peer_state, has_opened: true, ..connection })
 }
 
 /// Replaces the descriptors of a mesh by a new snapshot of the host's service registry. Of two described nodes one dials:

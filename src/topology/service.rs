@@ -81,7 +81,9 @@ fn established<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a
             record.allowed(topology, connection.leg, sender(connection)) == Allowed::Yes
         }
     };
-    if !is_allowed {
+    // Nothing of the host's comes before the probe that opens a connection, though its transport has ended meanwhile.
+    let is_open = connection.has_opened || connection.leg == Lane::Completion;
+    if !is_allowed || (record.carries_payload() && !is_open) {
         return Err(Violation);
     }
     let channel = core.channels.get(connection.channel);
@@ -106,7 +108,13 @@ fn established<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a
             Some(request) => return Ok(Step::Answer(request, outcome)),
             None => core.counters.late_replies += 1,
         },
-        Record::LivenessProbe(id) => core.owe_ack(index, id),
+        Record::LivenessProbe(id) => {
+            core.owe_ack(index, id);
+            // Of one that is read out it is heard without making it ready any more.
+            if let Some(connection) = core.table.get_mut(index) {
+                connection.has_opened = true;
+            }
+        }
         Record::LivenessAck(id) => answered(core, index, id.get()),
         Record::Update(ref admission) => return updated(core, index, admission),
         Record::Reject(reason) => {

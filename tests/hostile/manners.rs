@@ -126,6 +126,26 @@ fn a_hello_with_a_revision_that_was_overtaken_is_refused_while_the_newer_one_sta
     scene.all_gone();
 }
 
+/// The transport's end is mostly heard of before the words it brought, and what is still readable is delivered: but only
+/// what the probe that opens a connection goes before.
+#[test]
+fn words_before_the_first_probe_are_not_delivered_though_the_transport_has_ended_meanwhile() {
+    for probes in [true, false] {
+        let mut scene = Scene::new();
+        let stranger = scene.admitted(&hello("hasty"));
+        if probes {
+            stranger.send(&raw::probe(1));
+        }
+        stranger.send(&raw::send(CHANNEL, "too soon"));
+        stranger.leave();
+        scene.until("it is lost", |scene| scene.lost("hasty").is_some());
+        let is_message = |event: &Owned| matches!(event, Owned::Message { .. });
+        assert_eq!(scene.server.inbox.events.iter().any(is_message), probes);
+        scene.neighbour_is_served();
+        scene.all_gone();
+    }
+}
+
 /// A hundred impostors cannot push out a peer that answers, nor make a crowd of themselves in the tables. Those that do
 /// not even show its security identity are not compared with it.
 #[test]

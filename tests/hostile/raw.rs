@@ -164,6 +164,11 @@ impl Stranger {
         })
     }
 
+    /// Closes when all that was sent has left.
+    pub fn leave(self) {
+        self.socket.set_linger(5_000).unwrap();
+    }
+
     /// Takes in everything that has come.
     pub fn read(&mut self) {
         let mut frame = zmq::Message::new();
