@@ -46,8 +46,8 @@ pub struct Config {
     pub pause_bytes_max: u64,
     /// Connections of all topologies together, those included whose end is not physical yet; each mesh node counts as one,
     /// and each pair of nodes as two. Default 10,000, 1 to 1,000,000. Above it a newcomer is refused (`resourceLimit`). A connection takes about 1 KiB of the engine's own
-    /// memory and what its peer's admission is long (some 100 bytes; 1 MiB if the peer fills it with extensions), and
-    /// ZeroMQ's own for its sockets.
+    /// memory and what its peer's admission is long (some 100 bytes, 1 MiB at most), in a mesh some 250 bytes for each
+    /// channel that the peer serves (65,535 at most), and ZeroMQ's own for its sockets.
     pub connections_max: u32,
     /// Requests of this node that may wait for their reply at once. Default 65,536, 1 to 16,777,216; some 40 bytes each.
     pub requests_max: u32,

@@ -103,7 +103,7 @@ pub enum RegisterError {
         channel: ChannelName,
     },
     /// A mesh node serves more channels than [`SERVES_MAX`](crate::SERVES_MAX).
-    #[error("{channels} channels; one node serves at most 1000")]
+    #[error("{channels} channels; one node serves at most {SERVES_MAX}")]
     TooManyChannels {
         /// How many there were.
         channels: usize,
@@ -144,6 +144,9 @@ pub enum RegisterError {
         error: IoError,
     },
 }
+
+/// The most channels that one mesh node of this engine serves; their names fit one admission whatever their length.
+pub const SERVES_MAX: usize = 1_000;
 
 /// The smallest limit a record size can be given, in bytes: every admission fits it.
 pub const MESSAGE_BYTES_MIN: u32 = 4096;

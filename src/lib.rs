@@ -67,7 +67,9 @@ mod wire;
 pub use clock::WATCH_STEP;
 pub use config::{Config, ConfigError};
 pub use engine::Engine;
-pub use error::{FILTER_BYTES_MAX, MESSAGE_BYTES_MIN, NoRoute, RegisterError, SendError, StartError};
+pub use error::{
+    FILTER_BYTES_MAX, MESSAGE_BYTES_MIN, NoRoute, RegisterError, SERVES_MAX, SendError, StartError,
+};
 pub use host::{Completion, Event, Host, Inbox, Outbox, Owned, Target};
 pub use io::{IoError, Parts, PartsIter};
 pub use link::connection::{ConnectionId, Failure, LostReason, Peer};
@@ -83,7 +85,7 @@ pub use status::{
     Snapshot, SourceStatus,
 };
 pub use topology::fanout::{Publisher, PublisherDescriptor, Subscriber};
-pub use topology::node::{Dialler, MeshBound, MeshNode, NodeEndpoint, SERVES_MAX};
+pub use topology::node::{Dialler, MeshBound, MeshNode, NodeEndpoint};
 pub use topology::register::{Client, Server};
 pub use topology::roster::NodeDescriptor;
 pub use topology::{Counters, Pressure, Unanswered};

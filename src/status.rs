@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub unwatched: Duration,
     /// The longest gap between two turns.
     pub longest_gap: Duration,
-    /// Every endpoint that a client or subscriber wants, connected or not.
+    /// Every endpoint that a client, subscriber or mesh node wants, connected or not.
     pub intents: Vec<IntentStatus>,
     /// Every server that listens here.
     pub servers: Vec<ListenerStatus>,

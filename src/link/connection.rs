@@ -82,7 +82,7 @@ pub enum LostReason {
     Replaced,
     /// This host closed it.
     Closed,
-    /// The host's descriptors no longer name it.
+    /// The host's descriptors, or its own list of endpoints, no longer name it.
     Retired,
     /// This host stops.
     Stopped,
@@ -121,7 +121,7 @@ impl fmt::Display for LostReason {
             Self::Unverified => "not the one that this host's descriptor names",
             Self::Replaced => "another connection of the same peer took its place",
             Self::Closed => "closed by this host",
-            Self::Retired => "no longer named by this host's descriptors",
+            Self::Retired => "no longer wanted by this host",
             Self::Stopped => "this host stopped",
         })
     }
@@ -165,13 +165,13 @@ pub(crate) enum Phase {
     Held,
     /// RouteMesh: the application lane is admitted, and the completion lane on its way.
     Joining,
-    /// Accepted: our admit went out or is owed; its first probe makes it ready.
+    /// Accepted: our admit went out; its first probe makes it ready.
     Admitted,
     /// RouteMesh: a completion lane that is admitted. It stands and falls with its application lane.
     Joined,
     /// In use.
     Ready,
-    /// Ended by the transport: what is still readable is delivered, then the host hears of the end.
+    /// Ended by the transport or in order: what is still readable is delivered, then the host hears of the end.
     ReadingOut(LostReason),
     /// Ended: the sweep at the end of the turn tells the host and lets go.
     Closing(End),
@@ -222,7 +222,7 @@ pub(crate) struct Connection {
     pub(crate) share: PeerKey,
     pub(crate) check: Option<CheckKey>,
     pub(crate) pair: Pair,
-    /// Set when it is admitted.
+    /// Set when it has said who it is.
     pub(crate) peer: Option<Arc<Peer>>,
     /// Set when a publisher's first record came.
     pub(crate) source: Option<Arc<Source>>,

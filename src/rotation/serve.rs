@@ -251,6 +251,12 @@ impl<R> Rotation<R> {
         Ok(())
     }
 
+    /// The record just offered is dropped, for its peer has had its share and nothing of it is worth keeping. The lane is done
+    /// for this rotation, as when a hold is full.
+    pub(crate) fn drop_offered(&mut self) {
+        self.stop(Stop::HoldFull);
+    }
+
     /// Ends one step: a record handled or held, or a look that found nothing. `now` is asked only if a reading of the
     /// clock is wanted; what passed since the last one is charged to those served in between.
     pub(crate) fn done(&mut self, now: impl FnOnce() -> ClockTime) {

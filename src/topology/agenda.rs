@@ -11,6 +11,10 @@ use crate::link::connection::ConnectionId;
 /// How long an attempt to connect may take until it is admitted and ready, in watched time.
 pub(crate) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long a redial waits for what was dialled there before to be physically closed, in watched time, and a held hello by
+/// the clock.
+pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What is due when.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {

@@ -5,7 +5,7 @@ use super::selection::{Fitness, Selection};
 use super::table::IntentPhase;
 use super::{Core, life, succession};
 use crate::link::connection::{End, Failure, Side};
-use crate::name::{ChannelName, Rid};
+use crate::name::ChannelName;
 use crate::wire::{Admission, HostState, Lane, RejectReason, Sender, Topology};
 
 /// Whether a hello may come in, and behind which connection of the same peer it has to wait.
@@ -28,10 +28,7 @@ pub(super) fn judge_hello(
     if core.host_state != HostState::Serving {
         return Err(RejectReason::RuntimeNotServing);
     }
-    let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
-    let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
-    succession::judge_successor(core, existing, hello)?;
-    Ok(Some(existing))
+    succession::behind_whom(core, connection.channel, hello)
 }
 
 /// The server answered our hello.

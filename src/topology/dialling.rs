@@ -15,12 +15,17 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
     let (retry, give_up) = match core.table.intents[intent as usize].phase {
         IntentPhase::Waiting { retry, give_up } => (retry, give_up),
         IntentPhase::Connected { connection } => return dial_completion(core, connection),
+        // Whoever waits for the end of its lanes has waited long enough.
+        IntentPhase::Retired => {
+            let heir = core.table.intents[intent as usize].heir.take();
+            return succession::come_in_at_last(core, heir);
+        }
         _ => return,
     };
     if retry > moment.now {
         return;
     }
-    if core.table.closing_of(intent).is_some() && moment.watched < give_up {
+    if core.table.is_closing_where(intent) && moment.watched < give_up {
         // The lane's last event brings the retry forward. Until then the watch runs, one step a turn at most.
         let again = moment.now.plus(give_up.since(moment.watched).min(WATCH_AGAIN));
         core.agenda.retry(again, intent);

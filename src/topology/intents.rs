@@ -1,17 +1,13 @@
 //! Wishes for connections: when each is to be tried again, what covers it meanwhile, and when it is given up or stands for
 //! somebody else. Reconnecting is ours alone.
 
-use std::time::Duration;
-
+use super::agenda::CLOSE_PATIENCE;
 use super::table::{Behind, Expects, Intent, IntentPhase};
 use super::{Core, News, life, succession};
 use crate::error::RegisterError;
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
 use crate::name::{Endpoint, TopologyName};
 use crate::wire::{Admission, HostState, RejectReason};
-
-/// How long a redial waits for the last lane to be physically closed, in watched time.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attempt or a connection of an intent ended: the host hears of a failed attempt, and the next one is planned.
 pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
@@ -56,7 +52,7 @@ pub(super) fn uncover(core: &mut Core, connection: u32) {
     for (intent, wish) in (0..).zip(&mut core.table.intents) {
         if wish.phase == (IntentPhase::Covered { connection }) {
             let retry = moment.now.plus(wish.backoff.next());
-            wish.phase = IntentPhase::Waiting { retry, give_up: moment.watched };
+            wish.phase = IntentPhase::Waiting { retry, give_up: moment.watched.plus(CLOSE_PATIENCE) };
             core.agenda.retry(retry, intent);
         }
     }
@@ -73,8 +69,13 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
     }
     let wish = &mut core.table.intents[intent as usize];
     let heir = wish.heir.take();
-    if let IntentPhase::Waiting { retry, .. } = wish.phase {
-        core.agenda.retry(retry, intent);
+    let (channel, endpoint) = (wish.channel, wish.endpoint.clone());
+    // Others may have waited for the same endpoint.
+    for (other, wish) in (0..).zip(&core.table.intents) {
+        let leads_there = wish.channel == channel && wish.endpoint == endpoint;
+        if let (true, IntentPhase::Waiting { retry, .. }) = (leads_there, wish.phase) {
+            core.agenda.retry(retry, other);
+        }
     }
     succession::come_in_at_last(core, heir);
 }
@@ -82,8 +83,11 @@ pub(crate) fn stopped(core: &mut Core, lane: u32) {
 /// An endpoint that needed no connection is tried again.
 pub(super) fn try_again(core: &mut Core, intent: u32) {
     let moment = core.watch.moment();
-    core.table.intents[intent as usize].phase =
-        IntentPhase::Waiting { retry: moment.now, give_up: moment.watched };
+    if let IntentPhase::Connected { connection } = core.table.intents[intent as usize].phase {
+        return life::disown(core, connection);
+    }
+    let give_up = moment.watched.plus(CLOSE_PATIENCE);
+    core.table.intents[intent as usize].phase = IntentPhase::Waiting { retry: moment.now, give_up };
     core.agenda.retry(moment.now, intent);
 }
 
@@ -112,6 +116,7 @@ fn redirect(core: &mut Core, intent: u32, endpoint: Endpoint, expects: Expects) 
     wish.backoff.reset();
     if let IntentPhase::Connected { connection } = phase {
         life::give_up(core, connection, LostReason::Retired);
+        life::disown(core, connection);
     } else {
         core.agenda.retry(moment.now, intent);
     }

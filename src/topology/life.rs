@@ -236,6 +236,13 @@ pub(super) fn give_up(core: &mut Core, index: u32, reason: LostReason) {
     }
 }
 
+/// How an attempt failed is nothing to its intent any more, which stands for somebody else.
+pub(super) fn disown(core: &mut Core, index: u32) {
+    if let Some(Connection { phase: Phase::Closing(end @ End::Failed(_)), .. }) = core.table.get_mut(index) {
+        *end = End::Unadmitted;
+    }
+}
+
 /// How a connection ends that this side gives up. One that is read out has its reason already. Of one that never was
 /// admitted the host hears nothing, and of a mesh node's own one neither: it was told of no peer.
 fn given_up(connection: &Connection, reason: LostReason) -> End {
@@ -249,7 +256,8 @@ fn given_up(connection: &Connection, reason: LostReason) -> End {
 
 /// Ends an accepted connection and tells it why, if the transport has a slot for that.
 pub(crate) fn refuse(core: &mut Core, index: u32, reason: RejectReason) {
-    core.counters.refused += 1;
+    // That no connection is needed is no failure (000 §3).
+    core.counters.refused += u64::from(reason != RejectReason::NotRequired);
     reject(core, index, reason);
     end_as(core, index, LostReason::Protocol, Failure::Refused(reason));
 }

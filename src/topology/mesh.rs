@@ -4,6 +4,7 @@
 
 use super::roster::{Destination, Serves};
 use super::selection::Fitness;
+use super::table::{Intent, IntentPhase};
 use super::{Channel, Core, intents, life, succession};
 use crate::link::connection::{Connection, End, Failure, LostReason, Phase, Side};
 use crate::name::{ChannelName, MeshName, Rid};
@@ -26,10 +27,7 @@ pub(super) fn judge_hello(
     if needs_no_connection(channel, hello) {
         return Err(RejectReason::NotRequired);
     }
-    let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
-    let Some(existing) = core.table.named(connection.channel, &rid) else { return Ok(None) };
-    succession::judge_successor(core, existing, hello)?;
-    Ok(Some(existing))
+    succession::behind_whom(core, connection.channel, hello)
 }
 
 /// Whether an admission is of another node of this mesh, and the one that the host's descriptors name. A complete
@@ -49,14 +47,20 @@ fn judge_node(
     if own.is_own(admission.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
+    judge_described(core, channel, admission)
+}
+
+/// Whether an admission is what the descriptor of its node says, if there is one.
+fn judge_described(core: &Core, channel: u32, admission: &Admission<'_>) -> Result<(), RejectReason> {
     let roster = core.channels.node(channel).map(|mesh| &mesh.roster);
-    if let Some(descriptor) = roster.and_then(|roster| roster.descriptor(admission.rid())) {
-        if descriptor.security.as_str() != admission.security() {
-            return Err(RejectReason::SecurityIdentityMismatch);
-        }
-        if descriptor.generation != admission.generation() {
-            return Err(RejectReason::LifecycleGenerationStale);
-        }
+    let Some(descriptor) = roster.and_then(|roster| roster.descriptor(admission.rid())) else {
+        return Ok(());
+    };
+    if descriptor.security.as_str() != admission.security() {
+        return Err(RejectReason::SecurityIdentityMismatch);
+    }
+    if descriptor.generation != admission.generation() {
+        return Err(RejectReason::LifecycleGenerationStale);
     }
     Ok(())
 }
@@ -132,9 +136,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
         let is_smaller = !core.channels.get(channel).is_above(rid.as_bytes());
         match core.table.get(other).map(|other| other.phase) {
             // The larger has decided for this one.
-            Some(Phase::Joining | Phase::Admitted) if is_smaller => {
-                life::give_up(core, other, LostReason::Replaced);
-            }
+            Some(Phase::Joining | Phase::Admitted) if is_smaller => replace(core, other),
             Some(Phase::Joining | Phase::Admitted | Phase::Ready) => {
                 succession::ask_again(core, other);
                 return intents::cover(core, index, other);
@@ -147,6 +149,12 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
     if let Side::Dialled { intent } = connection.side {
         core.agenda.retry(core.watch.moment().now, intent);
     }
+}
+
+/// Another connection of the same peer takes this one's place, and its peer is told.
+fn replace(core: &mut Core, index: u32) {
+    life::reject(core, index, RejectReason::DuplicateConnection);
+    life::give_up(core, index, LostReason::Replaced);
 }
 
 /// Whether the node that admitted us is the one we wanted.
@@ -188,9 +196,17 @@ pub(super) fn second_admit(core: &mut Core, index: u32, admit: &Admission<'_>) {
     if let Err(reason) = judged {
         return life::end(core, index, End::Failed(Failure::Unexpected(reason)));
     }
+    let (channel, rid) = (first.channel, first.peer.as_ref().map(|peer| peer.rid.clone()));
     remember_newer(core, application, admit);
     if let Some(connection) = core.table.get_mut(index) {
         connection.phase = Phase::Joined;
+    }
+    // A peer that goes on with both of two dials is held to this one.
+    if let Some(other) = rid.and_then(|rid| core.table.named(channel, &rid)) {
+        let phase = core.table.get(other).map(|other| other.phase);
+        if let Some(Phase::Joining | Phase::Admitted | Phase::Ready) = phase {
+            replace(core, other);
+        }
     }
     life::make_ready(core, application);
     became_ready(core, application);
@@ -212,8 +228,10 @@ pub(super) fn became_ready(core: &mut Core, index: u32) {
 /// A connection is let go: its peer is not reached by it any more, and who did without a dial for its sake dials again.
 pub(super) fn departed(core: &mut Core, index: u32) {
     let Some((channel, rid)) = succession::identity(core, index) else { return };
+    let is_covered = |wish: &Intent| wish.phase == (IntentPhase::Covered { connection: index });
+    let covered = (0..).zip(&core.table.intents).find(|(_, wish)| is_covered(wish)).map(|(intent, _)| intent);
     if let Some(mesh) = core.channels.node_mut(channel) {
-        mesh.roster.departed(&rid, index);
+        mesh.roster.departed(&rid, index, covered);
     }
     intents::uncover(core, index);
 }
@@ -264,25 +282,21 @@ fn serves(admission: &Admission<'_>) -> Serves {
 
 /// When the descriptors of a mesh change: what is connected to somebody they do not name so is not verified any more.
 pub(super) fn verify_all(core: &mut Core, channel: u32) {
-    let Some(mesh) = core.channels.node(channel) else { return };
-    let is_stale = |connection: &Connection| {
-        let (Some(peer), Ok(admission)) = (&connection.peer, Admission::parse(&connection.admission)) else {
-            return false;
-        };
-        mesh.roster.descriptor(peer.rid.as_bytes()).is_some_and(|descriptor| {
-            descriptor.generation != peer.generation || descriptor.security.as_str() != admission.security()
-        })
+    let fault = |connection: &Connection| {
+        let admission = Admission::parse(&connection.admission).ok()?;
+        judge_described(core, channel, &admission).err()
     };
-    let stale: Vec<u32> = core
+    let unverified: Vec<(u32, RejectReason)> = core
         .table
         .iter()
         .filter(|(_, connection)| connection.channel == channel && !connection.has_ended())
-        .filter(|(_, connection)| !matches!(connection.side, Side::Own) && is_stale(connection))
-        .map(|(index, _)| index)
+        .filter(|(_, connection)| !matches!(connection.side, Side::Own))
+        .filter_map(|(index, connection)| Some((index, fault(connection)?)))
         .collect();
-    for index in stale {
-        life::reject(core, index, RejectReason::NotAdmitted);
-        let failure = Failure::Unexpected(RejectReason::LifecycleGenerationStale);
-        life::end_as(core, index, LostReason::Unverified, failure);
+    for (index, reason) in unverified {
+        // A hello that waits is refused for what it is; a connection that was let in is at its end (WIRE.md).
+        let is_held = core.table.get(index).is_some_and(|connection| connection.phase == Phase::Held);
+        life::reject(core, index, if is_held { reason } else { RejectReason::NotAdmitted });
+        life::end_as(core, index, LostReason::Unverified, Failure::Unexpected(reason));
     }
 }

@@ -39,7 +39,7 @@ use crate::liveness::{CheckKey, Liveness};
 use crate::name::{BindEndpoint, ChannelName, Endpoint, MeshName, TopologyName};
 use crate::rotation::Rotation;
 use crate::wire::{AdmissionBody, HostState, Name};
-use agenda::Agenda;
+use agenda::{Agenda, CLOSE_PATIENCE};
 use fanout::Subscription;
 use own::Loop;
 use roster::Roster;
@@ -150,7 +150,8 @@ impl Core {
     pub(crate) fn add_intent(&mut self, channel: u32, endpoint: Endpoint, expects: Expects) -> u32 {
         let moment = self.watch.moment();
         let backoff = Backoff::new(self.draw());
-        let phase = IntentPhase::Waiting { retry: moment.now, give_up: moment.watched };
+        let give_up = moment.watched.plus(CLOSE_PATIENCE);
+        let phase = IntentPhase::Waiting { retry: moment.now, give_up };
         let intent = Intent {
             channel,
             endpoint,
@@ -389,7 +390,8 @@ pub enum Pressure {
     /// They are delivered.
     #[default]
     Running,
-    /// They are set aside, in order and within [`Config`]'s bounds, and delivered when the host runs again.
+    /// They are set aside, in order and within [`Config`]'s bounds, and delivered when the host runs again. Only the replies
+    /// of mesh nodes, which have a lane of their own, come all the same.
     Paused,
 }
 

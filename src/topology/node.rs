@@ -5,20 +5,17 @@ use std::sync::Arc;
 
 use super::intents::{self, Wish};
 use super::roster::{NodeDescriptor, Roster, Serves};
-use super::table::{Behind, Carries, Expects, IntentPhase, LaneEntry, Listener};
+use super::table::{Behind, Carries, Expects, Intent, IntentPhase, LaneEntry, Listener};
 use super::{Channel, ChannelEnd, Core, Listening, Mesh, mesh};
 use crate::config::random;
-use crate::error::RegisterError;
+use crate::error::{RegisterError, SERVES_MAX};
 use crate::io::{Linger, Listen};
-use crate::link::connection::{Connection, Peer, Phase, Side};
+use crate::link::connection::{Connection, End, Failure, Peer, Phase, Side};
 use crate::name::{
     BindEndpoint, ChannelName, Endpoint, Generation, MeshName, Rid, SecurityId, TopologyName, Weight,
 };
 use crate::rotation::PeerKey;
-use crate::wire::{AdmissionBody, HostState, Identity, Lane, Role, Service};
-
-/// The most channels that one node of this engine serves; their names fit one admission whatever their length.
-pub const SERVES_MAX: usize = 1_000;
+use crate::wire::{AdmissionBody, HostState, Identity, Lane, RejectReason, Role, Service};
 
 /// A node of a RouteMesh, to be registered with [`Engine::join`](crate::Engine::join).
 ///
@@ -151,9 +148,9 @@ pub(crate) fn join(core: &mut Core, node: MeshNode) -> Result<Option<MeshBound>,
         None => None,
     };
     let reached = |at: usize| {
-        let bound = listening.as_ref().and_then(|at_all| Endpoint::try_from(&at_all.bound[at]).ok());
-        listening.as_ref()?;
-        node.advertised.as_ref().map(|advertised| advertised[at].clone()).or(bound)
+        let bound = &listening.as_ref()?.bound[at];
+        let advertised = node.advertised.as_ref().map(|advertised| advertised[at].clone());
+        advertised.or_else(|| Endpoint::try_from(bound).ok())
     };
     let service = Service::RouteMesh { mesh: node.mesh.clone(), role: node.role, completion: reached(1) };
     let identity = Identity {
@@ -328,10 +325,21 @@ pub(crate) fn set_endpoints(
     if std::mem::replace(&mut mesh.configuration, configuration) == configuration {
         return Ok(());
     }
+    let is_not_required = |wish: &Intent| {
+        match wish.phase {
+        IntentPhase::NotRequired => true,
+        // So it is said already, and not swept yet.
+        IntentPhase::Connected { connection } => core.table.get(connection).is_some_and(|connection| {
+            use Failure::{Refused, Unexpected};
+            let not_required = RejectReason::NotRequired;
+            matches!(connection.phase, Phase::Closing(End::Failed(Refused(why) | Unexpected(why))) if why == not_required)
+        }),
+        _ => false,
+    }
+    };
     let again: Vec<u32> = (0..)
         .zip(&core.table.intents)
-        .filter(|(_, wish)| wish.channel == index && !wish.is_described)
-        .filter(|(_, wish)| wish.phase == IntentPhase::NotRequired)
+        .filter(|(_, wish)| wish.channel == index && !wish.is_described && is_not_required(wish))
         .map(|(intent, _)| intent)
         .collect();
     for intent in again {

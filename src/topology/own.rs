@@ -1,5 +1,6 @@
 //! What a mesh node sends to itself: a channel call may fall to the node that makes it (000 §3). Such records never leave
-//! the engine. They have the caps, the queue bounds and the pause of any other, and the own node is never judged.
+//! the engine. They have the caps and the pause of any other, messages and requests the bound of a queue, and replies that
+//! of requests. The own node is never judged.
 
 use std::collections::VecDeque;
 

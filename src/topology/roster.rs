@@ -120,17 +120,22 @@ impl Roster {
         }
     }
 
-    /// The connection to a node is gone. A node that nothing here asks for is forgotten.
-    pub(crate) fn departed(&mut self, rid: &Rid, connection: u32) {
+    /// The connection to a node is gone. A node that nothing here asks for is forgotten; `covered` is an intent that asked
+    /// for no other connection as long as this one stood.
+    pub(crate) fn departed(&mut self, rid: &Rid, connection: u32, covered: Option<u32>) {
         let Some(&number) = self.numbers.get(rid) else { return };
         let known = &mut self.nodes[number as usize];
         if known.connection != Some(connection) {
             return;
         }
         known.connection = None;
-        if let Some(descriptor) = &known.descriptor {
-            let serves = descriptor.serves.clone();
+        let (has_intent, described) = (known.intent.is_some(), known.descriptor.as_ref());
+        if let Some(serves) = described.map(|descriptor| descriptor.serves.clone()) {
             self.set_serves(number, serves);
+        }
+        if let Some(intent) = covered.filter(|_| !has_intent) {
+            self.release(intent);
+            self.nodes[number as usize].intent = Some(intent);
         }
         self.tidy(number);
     }
@@ -187,13 +192,16 @@ impl Roster {
         number
     }
 
-    fn set_serves(&mut self, number: u32, serves: Serves) {
+    fn set_serves(&mut self, number: u32, mut serves: Serves) {
+        // A peer may name 65,535 channels, and all of them again in every update: no name is looked for one by one.
+        serves.sort_unstable();
         for (channel, weight) in &serves {
             self.members.entry(channel.clone()).or_default().set(number, *weight);
         }
         let before = std::mem::replace(&mut self.nodes[number as usize].serves, serves);
         let after = &self.nodes[number as usize].serves;
-        for (channel, _) in before.iter().filter(|(old, _)| !after.iter().any(|(new, _)| new == old)) {
+        let stays = |old: &ChannelName| after.binary_search_by(|(new, _)| new.cmp(old)).is_ok();
+        for (channel, _) in before.iter().filter(|(old, _)| !stays(old)) {
             if let Some(members) = self.members.get_mut(channel) {
                 members.remove(number);
                 if members.is_empty() {

@@ -78,7 +78,12 @@ fn established<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a
         Side::Own => true,
         Side::Dialled { .. } | Side::Accepted { .. } => {
             let topology = topology(core, connection);
-            record.allowed(topology, connection.leg, sender(connection)) == Allowed::Yes
+            match record.allowed(topology, connection.leg, sender(connection)) {
+                Allowed::Yes => true,
+                // It was sent while the pair was opened, and the transport's end was heard of before it.
+                Allowed::BeforeCompletion => matches!(connection.phase, Phase::ReadingOut(_)),
+                Allowed::No => false,
+            }
         }
     };
     // Nothing of the host's comes before the probe that opens a connection, though its transport has ended meanwhile.
@@ -253,7 +258,7 @@ fn updated<'a>(core: &mut Core, index: u32, admission: &Admission<'_>) -> Taken<
 fn stopped(core: &mut Core, index: u32) {
     let Some(connection) = core.table.get(index) else { return };
     // The transport's end may have been heard of before the word that announced it.
-    let may_bring_more = matches!(connection.phase, Phase::Ready | Phase::ReadingOut(_));
+    let may_bring_more = matches!(connection.phase, Phase::Admitted | Phase::Ready | Phase::ReadingOut(_));
     if may_bring_more && connection.partner.is_some() {
         life::read_out(core, index, LostReason::Orderly);
     } else {
@@ -286,10 +291,15 @@ fn sender(connection: &Connection) -> Sender {
 }
 
 impl Core {
-    /// Answers a request that reaches no handler. Where no slot is free the caller's own time-out answers it.
+    /// Answers a request that reaches no handler. Where no slot is free, or the next one belongs to a check signal, the
+    /// caller's own time-out answers it.
     pub(super) fn decline(&mut self, index: u32, correlation: Correlation, kind: ErrorKind) {
+        let lane = self.reply_lane(index);
+        if self.table.get(lane).is_none_or(|connection| self.owes(connection)) {
+            return;
+        }
         let reply = Record::Reply { correlation, outcome: Outcome::Failed(kind) };
-        if let Err(error) = self.send_record(self.reply_lane(index), reply) {
+        if let Err(error) = self.send_record(lane, reply) {
             log::debug!("a request could not be declined: {error}");
         }
     }

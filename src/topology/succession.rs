@@ -2,14 +2,27 @@
 //! end is observed, and the older one is asked at once. Its answer refuses the newcomer (000 §5). Of two mesh nodes that
 //! dial each other the one with the larger RID gives up its dial for the other's hello.
 
+use super::agenda::CLOSE_PATIENCE;
 use super::table::{Intent, IntentPhase};
 use super::{Core, life};
 use crate::link::connection::{Connection, ConnectionId, End, Phase, Side};
 use crate::name::Rid;
-use crate::wire::{Admission, RejectReason, RevisionOrder};
+use crate::wire::{Admission, HostState, RejectReason, RevisionOrder};
+
+/// Behind which connection of the same peer a hello has to wait, or why it may not even do that.
+pub(super) fn behind_whom(
+    core: &Core,
+    channel: u32,
+    hello: &Admission<'_>,
+) -> Result<Option<u32>, RejectReason> {
+    let rid = Rid::new(hello.rid()).map_err(|_| RejectReason::InvalidDescriptor)?;
+    let Some(existing) = core.table.named(channel, &rid) else { return Ok(None) };
+    judge_successor(core, existing, hello)?;
+    Ok(Some(existing))
+}
 
 /// Whether a hello may follow the connection that speaks for the same peer now.
-pub(super) fn judge_successor(core: &Core, existing: u32, hello: &Admission<'_>) -> Result<(), RejectReason> {
+fn judge_successor(core: &Core, existing: u32, hello: &Admission<'_>) -> Result<(), RejectReason> {
     let Some(Ok(earlier)) = core.table.get(existing).map(|existing| Admission::parse(&existing.admission))
     else {
         return Ok(());
@@ -41,7 +54,11 @@ pub(super) fn come_in_at_last(core: &mut Core, held: Option<ConnectionId>) {
     let held = held.and_then(|held| core.table.find(held)).filter(|held| held.phase == Phase::Held);
     let Some(Connection { id, channel, peer: Some(peer), .. }) = held else { return };
     let (index, existing) = (id.index, core.table.named(*channel, &peer.rid));
-    come_in(core, index, existing);
+    if core.host_state == HostState::Serving {
+        come_in(core, index, existing);
+    } else {
+        life::turn_down(core, index, RejectReason::RuntimeNotServing);
+    }
 }
 
 /// A hello may come in, and says who it is. Returns whether it may be answered now; otherwise it is held.
@@ -55,29 +72,35 @@ fn make_way(core: &mut Core, index: u32) -> bool {
     let is_closing = |intent: u32, wish: &Intent| {
         wish.channel == channel
             && wish.expects.rid.as_ref() == Some(&rid)
-            && matches!(wish.phase, IntentPhase::Waiting { give_up, .. } if watched < give_up)
+            && match wish.phase {
+                IntentPhase::Waiting { give_up, .. } => watched < give_up,
+                phase => phase == IntentPhase::Retired,
+            }
             && core.table.closing_of(intent).is_some()
     };
     let closing = (0..).zip(&core.table.intents).find(|(intent, wish)| is_closing(*intent, wish));
     let Some((intent, _)) = closing else { return true };
-    let Some(held) = core.table.get_mut(index) else { return true };
-    held.phase = Phase::Held;
-    let id = held.id;
+    let Some(id) = wait(core, index) else { return true };
     inherit(core, intent, id);
     false
 }
 
-/// Lets a hello wait for the end of the connection that speaks for the same peer, which is asked at once.
-fn hold(core: &mut Core, index: u32, existing: u32) {
-    let Some(newer) = core.table.get_mut(index) else { return };
+/// A hello waits from now on. Its end shall be noticed, unless another connection has its number.
+fn wait(core: &mut Core, index: u32) -> Option<ConnectionId> {
+    let newer = core.table.get_mut(index)?;
     newer.phase = Phase::Held;
-    let id = newer.id;
+    let (id, lane) = (newer.id, newer.lane);
     if let Side::Accepted { descriptor: Some(number), .. } = newer.side {
-        let lane = newer.lane;
         if core.table.listener(lane).is_some_and(|listener| listener.at_descriptor(number).is_none()) {
             core.table.bind_descriptor(index, Some(number));
         }
     }
+    Some(id)
+}
+
+/// Lets a hello wait for the end of the connection that speaks for the same peer, which is asked at once.
+fn hold(core: &mut Core, index: u32, existing: u32) {
+    let Some(id) = wait(core, index) else { return };
     let Some(connection) = core.table.get_mut(existing) else { return };
     let overtaken = connection.successor.replace(id);
     refuse_held(core, overtaken);
@@ -96,6 +119,8 @@ pub(super) fn ask_again(core: &mut Core, index: u32) {
 pub(super) fn inherit(core: &mut Core, intent: u32, held: ConnectionId) {
     let overtaken = core.table.intents[intent as usize].heir.replace(held);
     refuse_held(core, overtaken);
+    // The last event of those lanes is not waited for without end.
+    core.agenda.retry(core.watch.moment().now.plus(CLOSE_PATIENCE), intent);
 }
 
 /// A held hello is not wanted: the peer's older connection lives, or a newer one came.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::table::{Behind, IntentPhase};
 use super::{ChannelEnd, Core, News, Unanswered, fanout, intents, life, mesh, succession};
-use crate::io::Linger;
+use crate::io::{Linger, SendError};
 use crate::link::connection::{Connection, ConnectionId, End, Failure, LostReason, Phase, Side};
 use crate::rotation::Looked;
 use crate::wire::{HostState, Lane, Record, RejectReason};
@@ -13,7 +13,7 @@ use crate::wire::{HostState, Lane, Record, RejectReason};
 /// How long a connection that is read out must bring nothing, by the true clock.
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a lane is read out whose transport still stands: as long as an orderly close lets its last records take.
-const STANDING_LANE_PAUSE: Duration = Duration::from_millis(200);
+const STANDING_LANE_QUIET: Duration = Duration::from_millis(200);
 
 /// A connection that is read out is over when a whole round of its lane brought none of its records and ZeroMQ has no route
 /// to it any more, which is so once it was read to its end; or when whole rounds brought none for a moment. One round alone
@@ -45,7 +45,7 @@ pub(crate) fn finish_reading_out(core: &mut Core) {
         let is_over = if connection.severed {
             now.since(quiet_since) >= READ_OUT_PAUSE || has_no_route(core, index)
         } else {
-            connection.read_out_since.is_none_or(|since| now.since(since) >= STANDING_LANE_PAUSE)
+            connection.read_out_since.is_none_or(|since| now.since(since) >= STANDING_LANE_QUIET)
         };
         if !is_over {
             return true;
@@ -66,8 +66,7 @@ fn has_no_route(core: &mut Core, index: u32) -> bool {
     let Some(connection) = core.table.get(index) else { return true };
     let is_accepted = connection.route().is_some();
     is_accepted
-        && core.send_record(index, Record::Reject(RejectReason::NotAdmitted))
-            == Err(crate::io::SendError::NoRoute)
+        && core.send_record(index, Record::Reject(RejectReason::NotAdmitted)) == Err(SendError::NoRoute)
 }
 
 /// Whether a turn before long could finish reading somebody out. What the host's pause holds back waits for the host.
@@ -172,16 +171,9 @@ pub(crate) fn remind(core: &mut Core, id: ConnectionId) {
 /// A handshake had its time.
 pub(crate) fn handshake_over(core: &mut Core, id: ConnectionId) {
     let Some(connection) = core.table.find(id) else { return };
-    match connection.phase {
-        Phase::Admitted => {
-            life::reject(core, id.index, RejectReason::NotAdmitted);
-            life::end(core, id.index, End::Lost(LostReason::NeverReady));
-        }
-        Phase::Dialling | Phase::Greeting | Phase::Joining => {
-            life::reject(core, id.index, RejectReason::NotAdmitted);
-            life::end_as(core, id.index, LostReason::NeverReady, Failure::TimedOut);
-        }
-        _ => {}
+    if connection.is_opening() {
+        life::reject(core, id.index, RejectReason::NotAdmitted);
+        life::end_as(core, id.index, LostReason::NeverReady, Failure::TimedOut);
     }
 }
 
@@ -191,7 +183,6 @@ pub(crate) fn stop(core: &mut Core) {
         return;
     }
     life::set_state(core, HostState::Stopped);
-    core.agenda.clear();
     core.own.clear();
     core.owing.clear();
     core.reading_out.clear();
@@ -202,6 +193,8 @@ pub(crate) fn stop(core: &mut Core) {
         life::give_up(core, index, LostReason::Stopped);
     }
     sweep(core);
+    // Only now: what was let go planned reminders and retries.
+    core.agenda.clear();
     for intent in core.table.intents.iter_mut().filter(|intent| intent.phase != IntentPhase::Retired) {
         intent.phase = IntentPhase::Off;
     }

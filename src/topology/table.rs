@@ -359,6 +359,22 @@ impl Table {
         self.lanes.iter().find(|(_, lane)| is_its(lane)).map(|(index, _)| index as u32)
     }
 
+    /// Whether something that was dialled where an intent leads, for whichever intent, is not physically gone yet.
+    pub(crate) fn is_closing_where(&self, intent: u32) -> bool {
+        let wish = &self.intents[intent as usize];
+        let leads_there = |of: u32| {
+            let other = &self.intents[of as usize];
+            of == intent || (other.channel == wish.channel && other.endpoint == wish.endpoint)
+        };
+        let is_lane_closing =
+            |lane: &LaneEntry| matches!(lane.behind, Behind::Closed { intent: Some(of) } if leads_there(of));
+        let is_ending = |connection: &Connection| {
+            matches!(connection.phase, Phase::Closing(_)) && connection.intent().is_some_and(leads_there)
+        };
+        self.lanes.iter().any(|(_, lane)| is_lane_closing(lane))
+            || self.iter().any(|(_, connection)| is_ending(connection))
+    }
+
     /// Forgets all who dialled us, and that anybody listens: the listening lanes are closed.
     pub(crate) fn forget_accepted(&mut self) {
         let accepted: Vec<u32> = self

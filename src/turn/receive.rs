@@ -47,19 +47,21 @@ pub(super) fn run<H: Host>(core: &mut Core, records: &mut Records, host: &mut H)
             core.rotation.mark(entry.key);
         }
     }
+    // Caps run on the true clock even where a host gives the turn its time: they bound what handling really takes.
+    let began = core.clock.now();
     let own = serve_own(core, host);
     if !core.rotation.work_left() {
         sweep::finish_reading_out(core);
         return own;
     }
-    // Caps run on the true clock even where a host gives the turn its time: they bound what handling really takes.
-    core.rotation.begin(core.clock.now());
+    core.rotation.begin(began);
     while let Some(service) = core.rotation.next_lane() {
         serve(core, service, records, host);
     }
     sweep::finish_reading_out(core);
     let report = core.rotation.report();
-    rotation::Report { records: own.records + report.records, bytes: own.bytes + report.bytes, ..report }
+    let end = if report.end == rotation::End::Empty { own.end } else { report.end };
+    rotation::Report { records: own.records + report.records, bytes: own.bytes + report.bytes, end, ..report }
 }
 
 /// Takes what nodes of this engine sent to themselves, within the caps of one connection.
@@ -77,6 +79,9 @@ fn serve_own<H: Host>(core: &mut Core, host: &mut H) -> rotation::Report {
         taken.bytes += record.bytes() as u64;
         handle(core, index, &mut record, host);
         core.own.give_back(record);
+    }
+    if core.own.has_work(core.pressure) {
+        taken.end = rotation::End::Round;
     }
     taken
 }
@@ -149,6 +154,9 @@ fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut R
     };
     if waits {
         drop(core.rotation.hold(records.take()));
+    } else if offer == Offer::Hold {
+        core.counters.unadmitted += 1;
+        core.rotation.drop_offered();
     } else {
         handle(core, index, inbound, host);
     }

@@ -272,7 +272,7 @@ fn one_that_waits_is_refused_when_the_descriptor_names_the_first() {
     say_hello(&newer);
     first.wait(&mut node, APPLICATION, PROBE);
     describe(&mut node, 1);
-    is_refused(&mut newer, &mut node, 14);
+    is_refused(&mut newer, &mut node, 6);
     nobody_was_disturbed(&mut node, &mut first);
     first.kill();
     until(&mut [&mut node], "the end", |nodes| nodes[0].engine.snapshot().connections.is_empty());
