@@ -267,6 +267,12 @@ impl<'a> Outbox<'a> {
         self.answer(token, Outcome::Failed(kind), &[])
     }
 
+    /// Gives up answering a request: its place is free again, and the caller is left to its own time-out. For a host that
+    /// does not wait for a caller who takes no answers. Returns whether the token was still good.
+    pub fn forget(&mut self, token: ReplyToken) -> bool {
+        self.core.replies.take(token).is_some()
+    }
+
     /// Takes a request back: it ends now, as cancelled, and a reply that still comes is dropped. Returns whether it had
     /// not ended already.
     pub fn cancel(&mut self, request: RequestId) -> bool {

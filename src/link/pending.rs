@@ -14,7 +14,17 @@ pub(super) struct Pending<T> {
     /// By owner.
     chains: Vec<Chain>,
     most: u32,
-    most_each: u32,
+    share: Share,
+}
+
+/// How many of the places one owner may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// All of them.
+    All,
+    /// A third of those that are free, and at least one: a lone owner gets a quarter of all, and each that follows a quarter
+    /// of what is left, however long they hold on to it.
+    ThirdOfFree,
 }
 
 #[derive(Debug)]
@@ -34,9 +44,9 @@ struct Chain {
 }
 
 impl<T> Pending<T> {
-    /// Holds at most `most`, and at most `most_each` of one owner.
-    pub(super) const fn new(most: u32, most_each: u32) -> Self {
-        Self { slots: Slots::new(), chains: Vec::new(), most, most_each }
+    /// Holds at most `most`.
+    pub(super) const fn new(most: u32, share: Share) -> Self {
+        Self { slots: Slots::new(), chains: Vec::new(), most, share }
     }
 
     /// Adds the newest of `owner`.
@@ -45,12 +55,17 @@ impl<T> Pending<T> {
         if at >= self.chains.len() {
             self.chains.resize(at + 1, Chain::default());
         }
-        let chain = &mut self.chains[at];
-        if chain.len >= self.most_each {
-            return Err(Full { most: self.most_each });
-        }
-        if self.slots.len() >= self.most as usize {
+        let free = self.most.saturating_sub(self.slots.len() as u32);
+        if free == 0 {
             return Err(Full { most: self.most });
+        }
+        let most_each = match self.share {
+            Share::All => self.most,
+            Share::ThirdOfFree => (free / 3).max(1),
+        };
+        let chain = &mut self.chains[at];
+        if chain.len >= most_each {
+            return Err(Full { most: most_each });
         }
         let key = self.slots.insert(Entry { owner, older: chain.newest, newer: None, value });
         chain.len += 1;
@@ -108,7 +123,6 @@ impl<T> Pending<T> {
                 (len, older, at) = (len + 1, at, entry.newer);
             }
             assert_eq!((chain.len, chain.newest), (len, older));
-            assert!(len <= self.most_each);
             walked += len;
         }
         assert_eq!(walked as usize, self.len());

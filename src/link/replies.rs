@@ -2,14 +2,15 @@
 //! and by which number, and nothing of what was asked.
 
 use super::Full;
-use super::pending::Pending;
+use super::pending::{Pending, Share};
 use crate::slots::Key;
 
 /// The right to answer one request, handed to the host with it and usable once, on the engine that gave it.
 ///
 /// A reply that was refused with `WouldBlock` leaves its token usable. The token ends with the reply, or with the
 /// connection that the request came by: a reply never goes to another connection or another process (000 §6). Using it
-/// after that is an error that changes nothing; a token dropped unused leaves the caller to its own time-out.
+/// after that is an error that changes nothing. A token dropped unused leaves the caller to its own time-out, and keeps
+/// its place until [`Outbox::forget`](crate::Outbox::forget).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReplyToken(Key);
 
@@ -21,9 +22,9 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// At most `most` unanswered requests at a time, and at most `most_each` from one connection.
-    pub(crate) const fn new(most: u32, most_each: u32) -> Self {
-        Self { pending: Pending::new(most, most_each) }
+    /// At most `most` unanswered requests at a time, of which no connection can take the room of all others.
+    pub(crate) const fn new(most: u32) -> Self {
+        Self { pending: Pending::new(most, Share::ThirdOfFree) }
     }
 
     /// Takes note of a request from connection `owner`.
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_token_is_usable_once() {
-        let mut replies = Replies::new(8, 8);
+        let mut replies = Replies::new(100);
         let token = replies.expect(3, 77).unwrap();
         assert_eq!(replies.peek(token), Some((3, 77)));
         assert_eq!(replies.peek(token), Some((3, 77)), "a refused reply leaves the token usable");
@@ -71,20 +72,35 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_cannot_take_the_room_of_the_others() {
-        let mut replies = Replies::new(3, 2);
-        let first = replies.expect(0, 1).unwrap();
-        assert!(replies.expect(0, 2).is_ok());
-        assert_eq!(replies.expect(0, 3), Err(Full { most: 2 }));
-        assert!(replies.expect(1, 1).is_ok());
-        assert_eq!(replies.expect(2, 1), Err(Full { most: 3 }));
+    fn each_that_holds_on_to_all_it_gets_has_a_quarter_of_what_was_left() {
+        let mut replies = Replies::new(65_536);
+        let fill = |replies: &mut Replies, owner| {
+            (0..65_536).map(|number| replies.expect(owner, number)).take_while(Result::is_ok).count()
+        };
+        let mut left = 65_536;
+        for owner in 0..20 {
+            let got = fill(&mut replies, owner);
+            assert!(got.abs_diff(left / 4) <= 1, "{owner} got {got} of {left}");
+            left -= got;
+        }
+        assert!(left > 200, "{left} are left for the next");
+        assert!(replies.expect(0, 1).is_err(), "one that has more than its share gets no more");
+    }
+
+    #[test]
+    fn when_all_is_taken_a_place_that_comes_free_is_given_again() {
+        let mut replies = Replies::new(3);
+        let [first, second, _] = [0, 1, 2].map(|owner| replies.expect(owner, 1).unwrap());
+        assert_eq!(replies.expect(3, 1), Err(Full { most: 3 }));
         assert_eq!(replies.take(first), Some((0, 1)));
-        assert!(replies.expect(2, 1).is_ok());
+        assert_eq!(replies.expect(1, 2), Err(Full { most: 1 }), "not to who has one already");
+        assert!(replies.expect(3, 1).is_ok());
+        assert_eq!(replies.take(second), Some((1, 1)));
     }
 
     #[test]
     fn a_token_ends_with_its_connection() {
-        let mut replies = Replies::new(8, 8);
+        let mut replies = Replies::new(100);
         let [lost, kept] = [1, 2].map(|owner| replies.expect(owner, 9).unwrap());
         replies.forget(1);
         replies.forget(7);
@@ -99,17 +115,18 @@ mod tests {
         fn each_token_answers_its_own_request_at_most_once(
             steps in prop::collection::vec((0..4_u8, 0..4_u32, any::<prop::sample::Index>()), 0..200),
         ) {
-            let mut replies = Replies::new(20, 8);
+            let mut replies = Replies::new(20);
             let mut given: Vec<(ReplyToken, Option<(u32, u64)>)> = Vec::new();
             for (number, (step, owner, which)) in (1..).zip(steps) {
                 let of_owner = given.iter().filter(|(_, open)| open.is_some_and(|open| open.0 == owner)).count();
                 match step {
                     0 | 1 => match replies.expect(owner, number) {
                         Ok(token) => {
-                            prop_assert!(of_owner < 8 && replies.len() <= 20);
+                            let free_before = 21 - replies.len();
+                            prop_assert!(of_owner < (free_before / 3).max(1) && replies.len() <= 20);
                             given.push((token, Some((owner, number))));
                         }
-                        Err(full) => prop_assert_eq!(full.most, if of_owner == 8 { 8 } else { 20 }),
+                        Err(full) => prop_assert!(replies.len() == 20 || of_owner >= full.most as usize),
                     },
                     2 if !given.is_empty() => {
                         let (token, open) = which.get_mut(&mut given);

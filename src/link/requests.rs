@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Full;
-use super::pending::Pending;
+use super::pending::{Pending, Share};
 use crate::clock::ClockTime;
 use crate::slots::Key;
 
@@ -38,7 +38,7 @@ pub(crate) struct Requests {
 impl Requests {
     /// At most `most` requests are pending at a time.
     pub(crate) const fn new(most: u32) -> Self {
-        Self { pending: Pending::new(most, most), deadlines: BinaryHeap::new() }
+        Self { pending: Pending::new(most, Share::All), deadlines: BinaryHeap::new() }
     }
 
     /// Begins a request over connection `owner`, due to end by `deadline` at the latest. Where the transport then refuses

@@ -25,7 +25,7 @@ pub(super) fn judge_hello(
     if channel.is_own(hello.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
-    if core.host_state != HostState::Serving {
+    if core.host_state != HostState::Serving || hello.state() == HostState::Stopped {
         return Err(RejectReason::RuntimeNotServing);
     }
     succession::behind_whom(core, connection.channel, hello)
@@ -56,6 +56,9 @@ fn judge_admit(core: &Core, index: u32, admit: &Admission<'_>) -> Result<(), Rej
     }
     if channel.is_own(admit.rid()) {
         return Err(RejectReason::IdentityMismatch);
+    }
+    if admit.state() == HostState::Stopped {
+        return Err(RejectReason::RuntimeNotServing);
     }
     core.table.intents[intent as usize].expects.judge(admit)
 }

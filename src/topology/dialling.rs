@@ -3,6 +3,7 @@
 use super::table::{Behind, Carries, IntentPhase, LaneEntry};
 use super::{ChannelEnd, Core, fanout, intents, life, succession};
 use crate::clock::WATCH_AGAIN;
+use crate::config::random;
 use crate::io::Dial;
 use crate::link::connection::{Connection, End, Failure, Phase, Side};
 use crate::name::Endpoint;
@@ -43,7 +44,8 @@ pub(crate) fn retry(core: &mut Core, intent: u32) {
 fn dial(core: &mut Core, intent: u32) {
     let wish = &core.table.intents[intent as usize];
     let (channel, endpoint) = (wish.channel, wish.endpoint.clone());
-    let pair = Pair::new(core.draw()).unwrap_or(Pair::FIRST);
+    // Whoever sees one pair must not know the next: with it a stranger could claim the other lane.
+    let pair = Pair::new(random()).unwrap_or(Pair::FIRST);
     let Some(connection) = dial_lane(core, intent, &endpoint, Lane::Application, pair) else {
         return intents::ended(core, intent, End::Failed(Failure::NoSocket));
     };

@@ -47,6 +47,9 @@ fn judge_node(
     if own.is_own(admission.rid()) {
         return Err(RejectReason::IdentityMismatch);
     }
+    if admission.state() == HostState::Stopped {
+        return Err(RejectReason::RuntimeNotServing);
+    }
     judge_described(core, channel, admission)
 }
 

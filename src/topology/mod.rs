@@ -96,8 +96,7 @@ impl Core {
             table: Table::default(),
             channels: Channels::default(),
             requests: Requests::new(requests_max),
-            // No one client can take every place there is.
-            replies: Replies::new(replies_max, replies_max.div_ceil(4)),
+            replies: Replies::new(replies_max),
             agenda: Agenda::default(),
             host_state: HostState::Serving,
             pressure: Pressure::Running,

@@ -12,6 +12,7 @@ mod chaos;
 mod crowd;
 mod descriptors;
 mod dialling;
+mod found;
 mod pairs;
 mod partings;
 #[path = "../cases/proxy.rs"]
