@@ -1,11 +1,13 @@
 //! The host: what it sends, and what it does about each event.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use wakeful::{
-    ChannelName, Completion, ErrorKind, Event, Host, MeshName, Outbox, ReplyToken, SendError, Target,
+    ChannelName, Completion, ConnectionId, ErrorKind, Event, Host, MeshName, Outbox, ReplyToken, SendError,
+    Target,
 };
 
 use crate::flags::{CommonFlags, Publication};
@@ -26,7 +28,30 @@ pub struct Node {
     slow: Duration,
     pub sends: Vec<Sends>,
     /// Answers that found no room; they are tried again before each turn.
-    unsent: Vec<(ReplyToken, Vec<Vec<u8>>)>,
+    unsent: BTreeMap<ConnectionId, VecDeque<Answer>>,
+}
+
+/// What a caller is owed.
+struct Answer {
+    token: ReplyToken,
+    parts: Vec<Vec<u8>>,
+}
+
+impl Answer {
+    /// Whether it is done with: sent, or of no use to anybody any more.
+    fn send(&self, echo: bool, outbox: &mut Outbox<'_>) -> bool {
+        let sent = if echo {
+            let parts: Vec<&[u8]> = self.parts.iter().map(Vec::as_slice).collect();
+            outbox.reply(self.token, &parts)
+        } else {
+            outbox.decline(self.token, ErrorKind::NotConfigured)
+        };
+        if let Err(SendError::TooLarge { .. }) = sent {
+            eprintln!("a reply was not sent: its caller takes none so large");
+        }
+        // In any other case of an error the caller is gone, and nobody waits for the answer.
+        sent != Err(SendError::WouldBlock)
+    }
 }
 
 /// What is sent again and again.
@@ -118,7 +143,7 @@ impl Node {
             echo: false,
             slow: Duration::from_millis(common.slow),
             sends: Vec::new(),
-            unsent: Vec::new(),
+            unsent: BTreeMap::new(),
         }
     }
 
@@ -135,27 +160,22 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, token: ReplyToken, parts: Vec<Vec<u8>>, outbox: &mut Outbox<'_>) {
-        let sent = if self.echo {
-            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            outbox.reply(token, &parts)
-        } else {
-            outbox.decline(token, ErrorKind::NotConfigured)
-        };
-        match sent {
-            Err(SendError::WouldBlock) => self.unsent.push((token, parts)),
-            Err(SendError::TooLarge { .. }) => {
-                eprintln!("a reply was not sent: its caller takes none so large");
-            }
-            // The caller is gone, and nobody waits for the answer.
-            Ok(()) | Err(_) => {}
+    /// Answers once what the same caller asked before is answered.
+    fn answer(&mut self, caller: ConnectionId, answer: Answer, outbox: &mut Outbox<'_>) {
+        if self.unsent.contains_key(&caller) || !answer.send(self.echo, outbox) {
+            self.unsent.entry(caller).or_default().push_back(answer);
         }
     }
 
+    /// Tries again what found no room. A caller that takes no answers costs one try a turn, however many wait for it.
     pub fn answer_left(&mut self, outbox: &mut Outbox<'_>) {
-        for (token, parts) in std::mem::take(&mut self.unsent) {
-            self.answer(token, parts, outbox);
-        }
+        let echo = self.echo;
+        self.unsent.retain(|_, waiting| {
+            while waiting.front().is_some_and(|answer| answer.send(echo, outbox)) {
+                waiting.pop_front();
+            }
+            !waiting.is_empty()
+        });
     }
 }
 
@@ -181,7 +201,8 @@ impl Host for Node {
             Event::Request { peer, channel, parts, token } => {
                 thread::sleep(self.slow);
                 lines.peer("request", peer, json!({ "channel": channel, "parts": texts(parts) }));
-                self.answer(token, parts.iter().map(<[u8]>::to_vec).collect(), outbox);
+                let answer = Answer { token, parts: parts.iter().map(<[u8]>::to_vec).collect() };
+                self.answer(peer.connection(), answer, outbox);
             }
             Event::Completed { outcome, .. } => {
                 let (outcome, parts) = match outcome {
