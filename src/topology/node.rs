@@ -19,6 +19,10 @@ use crate::wire::{AdmissionBody, HostState, Identity, Lane, RejectReason, Role, 
 
 /// A node of a RouteMesh, to be registered with [`Engine::join`](crate::Engine::join).
 ///
+/// Each pair of nodes has two lanes: probes, messages and requests go by the application lane, replies and updates by the
+/// completion lane. The deadline is the application lane's (000 §3). Should the other one alone fall silent, with no word
+/// from the system, nobody is judged for it: requests run out of their time.
+///
 /// ```
 /// use wakeful::{ChannelName, MeshName, MeshNode, Rid, Weight};
 /// let node = MeshNode::new(MeshName::new("lobby")?, Rid::new("game-3")?)
