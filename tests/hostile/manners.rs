@@ -146,6 +146,38 @@ fn words_before_the_first_probe_are_not_delivered_though_the_transport_has_ended
     }
 }
 
+/// While the host is paused nothing of a fenced peer is set aside, and it has its share of a turn all the same, no more.
+#[test]
+fn a_fenced_peer_that_floods_a_paused_host_has_one_share_of_each_turn() {
+    let mut scene = Scene::new();
+    let mut stranger = scene.ready("broken");
+    stranger.send(&[b"not a record"]);
+    scene.until("it is told", |_| stranger.rejected() == Some(14));
+    scene.server.engine.outbox().set_pressure(Pressure::Paused);
+    let before = scene.snapshot().counters.unadmitted;
+    let mut seen = 0;
+    let sent = 600;
+    for _ in 0..sent {
+        assert!(stranger.send(&raw::send(CHANNEL, "let me in")));
+    }
+    let begin = std::time::Instant::now();
+    while seen < sent {
+        assert!(begin.elapsed() < ms(10_000), "{seen} of {sent}");
+        // Whoever else is there shows that the lane is shared.
+        scene.neighbour.send("still here");
+        scene.neighbour.turn();
+        scene.server.engine.wait(Some(ms(2)));
+        scene.server.turn();
+        let now = scene.snapshot().counters.unadmitted - before;
+        assert!(now - seen <= 66, "{} in one turn", now - seen);
+        seen = now;
+    }
+    scene.server.engine.outbox().set_pressure(Pressure::Running);
+    scene.neighbour_is_served();
+    drop(stranger);
+    scene.all_gone();
+}
+
 /// A hundred impostors cannot push out a peer that answers, nor make a crowd of themselves in the tables. Those that do
 /// not even show its security identity are not compared with it.
 #[test]

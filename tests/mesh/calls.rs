@@ -1,6 +1,6 @@
 //! Messages and requests across a mesh.
 
-use wakeful::{NoRoute, Owned, Pressure, SendError};
+use wakeful::{NoRoute, Owned, Pressure, SendError, Stopped};
 
 use crate::support::mesh::{listening, mesh, mesh_pair, named, weight};
 use crate::support::{Node, pass_all, rid, s, until};
@@ -87,6 +87,7 @@ fn a_node_cannot_flood_itself_without_bound_nor_more_than_its_share_a_turn() {
     assert_eq!(a.outbox().send((&mesh(), &rid("a")), &[b"!"]), Err(SendError::WouldBlock));
     let report = a.turn();
     assert!(report.records <= 64 && report.work_left, "{report:?}");
+    assert_eq!(report.stopped, Stopped::Shares);
     while a.turn().work_left {}
     assert_eq!(a.events().len(), 1_000);
 }
