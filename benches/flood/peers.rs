@@ -4,13 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::process::setpriority_process;
+use super::support::{CHANNEL, FLOODER, be, wire};
 
-use super::support::{CHANNEL, wire};
-
-/// How nice peers are.
-const FLOODER: i32 = 10;
-pub const QUIET_PEER: i32 = -10;
 /// How long a flooding publisher rests after a burst.
 const REST: Duration = Duration::from_micros(100);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -97,14 +92,6 @@ pub fn bound(context: &zmq::Context, kind: zmq::SocketType, hwm: i32) -> (zmq::S
     socket.bind("tcp://127.0.0.1:*").unwrap();
     let endpoint = socket.get_last_endpoint().unwrap().unwrap();
     (socket, endpoint)
-}
-
-/// Peers stand for other machines, which take no processor time of this one and wait for none of it: flooders yield to
-/// everyone else, quiet peers come before all others. So do the threads that ZeroMQ makes for this one from here on.
-/// Where the system does not allow it, it has to do without.
-pub fn be(nice: i32) {
-    // On Linux a thread has a priority of its own.
-    let _ = setpriority_process(None, nice);
 }
 
 /// What floods: a client's DEALER, or a publisher. It knows no pause but that of its full pipe.

@@ -10,9 +10,9 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::peers::{QUIET_PEER, SETUP, STOP, Stage, be, bound, has_subscriber, socket};
+use super::peers::{SETUP, STOP, Stage, bound, has_subscriber, socket};
 use super::support::histogram::Histogram;
-use super::support::{CHANNEL, wire};
+use super::support::{CHANNEL, QUIET_PEER, be, wire};
 
 /// The first byte of a payload says whose it is: flooders from 0, quiet peers from here.
 pub const QUIET: u8 = 128;

@@ -2,7 +2,8 @@
 //! those two share its ROUTER, and dials another quiet one, whose lane is its own. The quiet ones ask it in turn, one
 //! request a millisecond together. A rotation is the hub's: from one turn to the next while the flooder is served.
 //!
-//! A flood takes processors too, from everybody. So the quiet ones ask three times: alone, while the flooder floods a node
+//! The quiet ones and the flooder stand for other machines: they come before all others, and after. A flood takes
+//! processors too, from everybody. So the quiet ones ask three times: alone, while the flooder floods a node
 //! that they know nothing of, and while it floods the hub.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use wakeful::SendError;
 
 use crate::node::{Node, listening, mesh, plain, rid};
 use crate::support::histogram::Histogram;
+use crate::support::{FLOODER, QUIET_PEER, be};
 use crate::{at, micros, spread};
 
 const PACE: Duration = Duration::from_millis(1);
@@ -54,17 +56,28 @@ struct Round {
 
 pub fn measure(span: Duration, rounds: usize) {
     let shared = Arc::new(Shared::default());
+    // A thread is as nice as the one that makes it, ZeroMQ's with the first lane of a node.
+    be(QUIET_PEER);
     let (lane, lane_at) = Node::join(listening("lane"));
+    be(0);
     let (hub, hub_at) = Node::join(listening("hub").peer(lane_at.unwrap()));
     let hub_at = hub_at.unwrap();
-    let (beside, _) = Node::join(plain("beside").peer(hub_at.clone()));
     let (another, another_at) = Node::join(listening("another"));
-    let (flooder, _) = Node::join(plain("flooder").peer(hub_at).peer(another_at.unwrap()));
-    let parts: [(Node, Part); 3] = [(flooder, be_flooder), (hub, be_hub), (another, be_another)];
-    let [flooding, others @ ..] = parts.map(|(node, be)| {
+    let parts: [(Node, Part); 2] = [(hub, be_hub), (another, be_another)];
+    let others = parts.map(|(node, be)| {
         let shared = shared.clone();
         thread::spawn(move || be(node, &shared))
     });
+    let flooder = plain("flooder").peer(hub_at.clone()).peer(another_at.unwrap());
+    let flooding = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            be(FLOODER);
+            be_flooder(Node::join(flooder).0, &shared);
+        })
+    };
+    be(QUIET_PEER);
+    let (beside, _) = Node::join(plain("beside").peer(hub_at));
     let mut quiet = [beside, lane];
     for node in &mut quiet {
         node.await_ready(1);
@@ -78,6 +91,7 @@ pub fn measure(span: Duration, rounds: usize) {
     for thread in others {
         thread.join().unwrap();
     }
+    be(0);
     assert!(quiet.iter().all(|node| node.seen.lost == 0), "nobody may be lost");
     tell(&all, span);
 }

@@ -15,7 +15,20 @@ use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::process::setpriority_process;
+
 pub const CHANNEL: &str = "bench";
+/// How nice peers are.
+pub const FLOODER: i32 = 10;
+pub const QUIET_PEER: i32 = -10;
+
+/// Peers stand for other machines, which take no processor time of this one and wait for none of it: flooders yield to
+/// everyone else, quiet peers come before all others. So do the threads that ZeroMQ makes for this one from here on.
+/// Where the system does not allow it, it has to do without.
+pub fn be(nice: i32) {
+    // On Linux a thread has a priority of its own.
+    let _ = setpriority_process(None, nice);
+}
 
 pub fn arguments() -> impl Iterator<Item = String> {
     std::env::args().skip(1)
