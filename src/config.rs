@@ -52,8 +52,8 @@ pub struct Config {
     /// Requests of this node that may wait for their reply at once. Default 65,536, 1 to 16,777,216; some 40 bytes each.
     pub requests_max: u32,
     /// Requests of peers that may wait for this host's reply at once. Default 65,536, 1 to 16,777,216; some 40 bytes
-    /// each. A request above it is answered with `CapacityExceeded`, and so is one of a peer that has a third of what is
-    /// left free: the first gets a quarter of all at most, each that follows a quarter of what is left.
+    /// each. A peer may hold a third as many places as are then still free: alone a quarter of all, and each that comes
+    /// after it a quarter of what is left. Above that a request is answered with `CapacityExceeded`.
     pub replies_max: u32,
     /// Seeds the jitter of retries, so that a run can be repeated. Default: drawn at random.
     pub seed: u64,

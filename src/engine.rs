@@ -121,7 +121,7 @@ impl Engine {
         self.core.io.wake();
     }
 
-    /// Stops in order: peers are told, every pending request completes, every connection ends, the host hears of it all.
+    /// Stops in order: peers are told (a publisher has no word for it, its subscribers see the connection break), every pending request completes, every connection ends, the host hears of it all.
     /// Nothing is left to be done afterwards, and nothing more can be registered or sent. It does not wait; dropping the
     /// engine does, up to 200 ms, for the last records to leave.
     pub fn stop<H: Host>(&mut self, host: &mut H) {

@@ -19,7 +19,7 @@ pub enum StartError {
     Io(#[from] IoError),
 }
 
-/// Why a server, client, publisher or subscriber could not be registered, or its registration not be changed. Nothing was changed.
+/// Why a server, client, mesh node, publisher or subscriber could not be registered, or its registration not be changed. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -167,7 +167,8 @@ pub enum SendError {
     /// timer.
     #[error("no room now")]
     WouldBlock,
-    /// No client or publisher of that channel is registered here. A server can start nothing towards its clients.
+    /// No client or publisher of that channel is registered here. A server can start nothing towards its clients, and a
+    /// channel of a mesh is named together with its mesh: `(&mesh, &channel)`.
     #[error("this engine has no client or publisher of that channel")]
     UnknownChannel,
     /// No node of that mesh is registered here.
@@ -208,8 +209,8 @@ pub enum SendError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoRoute {
-    /// No member is known, or all have weight 0 or are draining.
-    #[error("nobody serves the channel")]
+    /// No member is known, or all have weight 0 or are draining; or the node is not known.
+    #[error("no such node is known, or nobody serves the channel")]
     NotFound,
     /// Members are known, and none of them is ready.
     #[error("nobody who serves the channel is ready")]

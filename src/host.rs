@@ -74,7 +74,7 @@ pub enum Event<'a> {
         /// Why.
         reason: LostReason,
     },
-    /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason rules that out.
+    /// An attempt to connect came to nothing. The next one follows after a back-off, unless the reason is [`RejectReason::NotRequired`](crate::RejectReason).
     Failed {
         /// The mesh, or the channel of the client or subscriber.
         topology: &'a TopologyName,
@@ -92,7 +92,8 @@ pub enum Event<'a> {
         /// Its 1 to 255 parts.
         parts: Parts<'a>,
     },
-    /// A request came, to be answered with [`Outbox::reply`] or [`Outbox::decline`].
+    /// A request came, to be answered with [`Outbox::reply`] or [`Outbox::decline`], or given up with
+    /// [`Outbox::forget`]: a token that is only dropped keeps its place as long as its connection lives.
     Request {
         /// From whom.
         peer: &'a Peer,
@@ -156,9 +157,10 @@ pub enum Completion<'a> {
 pub enum Target<'a> {
     /// One server of a channel that this engine is a client of, picked by weight.
     Channel(&'a ChannelName),
-    /// One node of a mesh that serves this channel, picked by weight; it can be this node itself.
+    /// One node of a mesh that serves this channel, picked by weight. It can be this node itself, which is then its own
+    /// peer: no `Ready` or `Lost` is told of it, and it cannot be closed.
     MeshChannel(&'a MeshName, &'a ChannelName),
-    /// This node of a mesh.
+    /// The node of this mesh that has this RID; it may be the own one.
     Node(&'a MeshName, &'a Rid),
 }
 

@@ -340,6 +340,7 @@ impl Weight {
 pub struct Endpoint(Box<str>);
 
 /// Where to listen: as an [`Endpoint`], and also with a wildcard: host `*`, `0.0.0.0` or `[::]`, port `*` or 0, path `*`.
+/// To dial what was bound: `Endpoint::try_from(&bound)`.
 ///
 /// ```
 /// use wakeful::BindEndpoint;

@@ -451,11 +451,11 @@ pub struct Counters {
     pub refused: u64,
     /// Accepted connections that did not complete ZeroMQ's own handshake: port scans, other protocols.
     pub strangers: u64,
-    /// Admitted connections, publishers that were ready among them, that ended because the peer said so.
+    /// Admitted connections that ended because the peer said so.
     pub lost_orderly: u64,
-    /// Admitted connections that ended by a transport loss.
+    /// Admitted connections, publishers that were ready among them, that ended by a transport loss.
     pub lost_transport: u64,
-    /// Admitted connections that ended by their deadline.
+    /// Admitted connections, publishers that were ready among them, that ended by their deadline.
     pub lost_silence: u64,
     /// Admitted connections that ended for any other reason.
     pub lost_otherwise: u64,

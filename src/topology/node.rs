@@ -21,7 +21,8 @@ use crate::wire::{AdmissionBody, HostState, Identity, Lane, RejectReason, Role, 
 ///
 /// Each pair of nodes has two lanes: probes, messages and requests go by the application lane, replies and updates by the
 /// completion lane. The deadline is the application lane's (000 §3). Should the other one alone fall silent, with no word
-/// from the system, nobody is judged for it: requests run out of their time.
+/// from the system, nobody is judged for it: requests run out of their time. No record that a mesh node sends is too
+/// large for another: only the senders can keep them small (see [`Server::message_bytes_max`](crate::Server)).
 ///
 /// ```
 /// use wakeful::{ChannelName, MeshName, MeshNode, Rid, Weight};
@@ -99,7 +100,7 @@ impl MeshNode {
         self
     }
 
-    /// Sets its object role. Two Object Clients of which neither serves a channel have no connection (000 §3).
+    /// Sets its object role; leave it at [`Role::None`] without objects, which are not built here. Two Object Clients of which neither serves a channel have no connection (000 §3).
     pub fn role(mut self, role: Role) -> Self {
         self.role = role;
         self
@@ -112,7 +113,7 @@ impl MeshNode {
         self
     }
 
-    /// Lets it listen, for the two lanes that each other node opens to it.
+    /// Lets it listen, for the two lanes that each other node opens to it; others dial the first.
     pub fn listen(mut self, application: BindEndpoint, completion: BindEndpoint) -> Self {
         self.bind = Some([application, completion]);
         self
@@ -124,7 +125,8 @@ impl MeshNode {
         self
     }
 
-    /// Adds a node to dial, whoever it turns out to be. [`Outbox::set_endpoints`](crate::Outbox::set_endpoints) replaces
+    /// Adds a node to dial by its application endpoint, the first of its `listen`, whoever it turns out to be; the other
+    /// endpoint is learnt from it. [`Outbox::set_endpoints`](crate::Outbox::set_endpoints) replaces
     /// them all.
     pub fn peer(self, endpoint: Endpoint) -> Self {
         self.dial(NodeEndpoint { endpoint, rid: None })
