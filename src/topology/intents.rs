@@ -39,9 +39,8 @@ pub(super) fn ended(core: &mut Core, intent: u32, end: End) {
 
 /// What was dialled led to a peer to which another connection stays: the intent needs none as long as that one lives.
 pub(super) fn cover(core: &mut Core, dialled: u32, by: u32) {
-    if let Some(Connection { side: Side::Dialled { intent }, .. }) = core.table.get(dialled) {
-        let intent = *intent as usize;
-        core.table.intents[intent].phase = IntentPhase::Covered { connection: by };
+    if let Some(intent) = core.table.get(dialled).and_then(Connection::intent) {
+        core.table.intents[intent as usize].phase = IntentPhase::Covered { connection: by };
     }
     life::end(core, dialled, End::Unadmitted);
 }

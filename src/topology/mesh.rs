@@ -149,7 +149,7 @@ pub(super) fn admitted(core: &mut Core, index: u32, admit: &Admission<'_>) {
     }
     let Some(connection) = core.table.get_mut(index) else { return };
     connection.phase = Phase::Joining;
-    if let Side::Dialled { intent } = connection.side {
+    if let Some(intent) = connection.intent() {
         core.agenda.retry(core.watch.moment().now, intent);
     }
 }

@@ -17,7 +17,8 @@ const STANDING_LANE_QUIET: Duration = Duration::from_millis(200);
 
 /// A connection that is read out is over when a whole round of its lane brought none of its records and ZeroMQ has no route
 /// to it any more, which is so once it was read to its end; or when whole rounds brought none for a moment. One round alone
-/// is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable.
+/// is not enough: ZeroMQ's monitor tells of the end shortly before the last records become readable. A lane of a pair whose
+/// transport still stands is over once it is quiet when a moment has passed, and in any case at the end of its patience.
 pub(crate) fn finish_reading_out(core: &mut Core) {
     if core.reading_out.is_empty() {
         return;
