@@ -131,6 +131,8 @@ pub(super) enum Input {
     Listed,
     /// The caller was told of some and has not read it empty.
     Unread,
+    /// The same, and the last reading ended within a record that has too many frames.
+    UnreadWithin,
 }
 
 pub(super) struct Lane {

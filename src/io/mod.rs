@@ -34,7 +34,7 @@ use crate::name::{BindEndpoint, Endpoint};
 
 pub use self::error::IoError;
 pub(crate) use self::error::SendError;
-pub(crate) use self::inbound::Inbound;
+pub(crate) use self::inbound::{Inbound, Reading, Received};
 pub use self::inbound::{Parts, PartsIter};
 pub(crate) use self::lane::{Dial, Linger, Listen};
 pub(crate) use self::monitor::LaneEvent;
@@ -192,15 +192,22 @@ impl Io {
         }
     }
 
-    /// Reads one record, if there is one; otherwise `into` is empty and so is the lane.
-    pub(crate) fn receive(&mut self, lane: LaneId, into: &mut Inbound) -> bool {
+    /// Reads one record, if there is one; otherwise `into` is empty. With nothing to be read the lane is no longer the
+    /// caller's.
+    #[inline]
+    pub(crate) fn receive(&mut self, lane: LaneId, into: &mut Inbound) -> Reading {
         let Some(Lane { socket: Some(socket), routed, input, .. }) = self.lane_mut(lane) else {
             into.clear();
-            return false;
+            return Reading::Nothing;
         };
-        let received = into.fill(socket, *routed);
-        *input = if received { Input::Unread } else { Input::Quiet };
-        received
+        let mut is_within = *input == Input::UnreadWithin;
+        let reading = into.fill(socket, *routed, &mut is_within);
+        *input = match reading {
+            Reading::Nothing => Input::Quiet,
+            _ if is_within => Input::UnreadWithin,
+            _ => Input::Unread,
+        };
+        reading
     }
 
     /// Lets connections that have just become readable join the fair queue of a shared lane, right before it is read. For

@@ -16,6 +16,9 @@ use crate::wire::{HostState, Lane, Pair, ProbeId, RejectReason};
 /// The routing id that ZeroMQ gave an accepted connection: five bytes, unless a foreign dialler chose its own.
 pub(crate) type Route = SmallVec<[u8; 8]>;
 
+/// The longest head that is remembered.
+const USUAL_HEAD_MAX: usize = 24;
+
 /// Names one physical connection for as long as it exists, and none after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
@@ -247,6 +250,8 @@ pub(crate) struct Connection {
     /// For diagnostics only: it extends no deadline (000 §2).
     pub(crate) last_received: Option<ClockTime>,
     pub(crate) rejected: Option<ClockTime>,
+    /// The head of its last message, if that is short: the next one mostly has the same.
+    pub(crate) usual_head: SmallVec<[u8; USUAL_HEAD_MAX]>,
 }
 
 impl Connection {
@@ -284,6 +289,21 @@ impl Connection {
             read_out_until: None,
             last_received: None,
             rejected: None,
+            usual_head: SmallVec::new(),
+        }
+    }
+
+    /// Whether its last message had the same head.
+    #[inline]
+    pub(crate) fn said_before(&self, head: &[u8]) -> bool {
+        !head.is_empty() && *self.usual_head == *head
+    }
+
+    /// Remembers the head of a message that was understood, if it is short enough.
+    pub(crate) fn keep_head(&mut self, head: &[u8]) {
+        self.usual_head.clear();
+        if head.len() <= USUAL_HEAD_MAX {
+            self.usual_head.extend_from_slice(head);
         }
     }
 
@@ -308,8 +328,9 @@ impl Connection {
         self.route().or(self.bound_as.as_ref().map(<[u8; 1]>::as_slice))
     }
 
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready
+        matches!(self.phase, Phase::Ready)
     }
 
     /// Whether what it sends can still reach the host.

@@ -10,7 +10,7 @@ use super::intents::{self, Wish};
 use super::table::{Behind, Carries, Expects, LaneEntry};
 use super::{Channel, ChannelEnd, Core, News, life, register};
 use crate::error::{FILTER_BYTES_MAX, NoRoute, RegisterError, SendError};
-use crate::io::{Inbound, Listen};
+use crate::io::{Listen, Received};
 use crate::link::connection::{End, Failure, LostReason, Phase, Side};
 use crate::link::publisher::Source;
 use crate::name::{BindEndpoint, ChannelName, Endpoint, Generation, Rid, TopologyName};
@@ -238,7 +238,7 @@ pub(super) fn open(core: &mut Core, index: u32) {
 }
 
 /// Takes in one record of a publisher. Returns whether it is an application's.
-pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
+pub(crate) fn take(core: &mut Core, index: u32, received: &Received<'_>) -> bool {
     let moment = core.watch.moment();
     let Some(connection) = core.table.get_mut(index) else { return false };
     connection.last_received = Some(moment.now);
@@ -248,10 +248,9 @@ pub(crate) fn take(core: &mut Core, index: u32, inbound: &Inbound) -> bool {
         return false;
     }
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;
-    let is_oversize = inbound.is_truncated() || (bytes_max != 0 && inbound.bytes() > bytes_max);
-    let parts = inbound.parts();
-    let record = classify(inbound.head(), parts.len() + 1, parts.get(0));
-    if is_oversize || record == FanoutRecord::Malformed {
+    let Received { head, parts, .. } = *received;
+    let record = classify(head, parts.len() + 1, parts.get(0));
+    if received.exceeds(bytes_max) || record == FanoutRecord::Malformed {
         core.counters.protocol_errors += 1;
         life::end_as(core, index, LostReason::Protocol, Failure::Protocol);
         return false;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::table::Carries;
 use super::{Core, News};
-use crate::io::{Inbound, SendError};
+use crate::io::{Received, SendError};
 use crate::link::connection::{Connection, End, Failure, LostReason, Peer, Phase, Route, Side};
 use crate::liveness::{PEER_DEADLINE, Silence};
 use crate::name::Rid;
@@ -41,9 +41,9 @@ pub(crate) fn meet(core: &mut Core, lane: u32, route: &[u8]) -> Option<u32> {
 
 /// The table is full: a stranger's hello is told so. No place is left to remember whom it was told, so all strangers share
 /// one allowance.
-pub(crate) fn turn_away(core: &mut Core, lane: u32, inbound: &Inbound) {
+pub(crate) fn turn_away(core: &mut Core, lane: u32, route: &[u8], received: &Received<'_>) {
     core.counters.unadmitted += 1;
-    if !matches!(Record::parse(inbound.head(), inbound.parts().len()), Ok(Record::Hello(_))) {
+    if !matches!(Record::parse(received.head, received.parts.len()), Ok(Record::Hello(_))) {
         return;
     }
     core.counters.refused += 1;
@@ -56,7 +56,7 @@ pub(crate) fn turn_away(core: &mut Core, lane: u32, inbound: &Inbound) {
     *told += 1;
     core.head.clear();
     Record::Reject(RejectReason::ResourceLimit).emit(&mut core.head);
-    if let Err(error) = core.io.send(entry.id, Some(inbound.peer()), &core.head, &[]) {
+    if let Err(error) = core.io.send(entry.id, Some(route), &core.head, &[]) {
         log::debug!("a stranger could not be turned away: {error}");
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) news: VecDeque<News>,
     /// What mesh nodes of this engine sent to themselves.
     pub(crate) own: Loop,
+    /// Whose record the host had last.
+    pub(crate) spoke: Option<Arc<Peer>>,
     /// The head being written.
     pub(crate) head: Vec<u8>,
     draws: Draws,
@@ -109,6 +111,7 @@ impl Core {
             verdicts_left: false,
             news: VecDeque::new(),
             own: Loop::default(),
+            spoke: None,
             head: Vec::new(),
             draws: Draws::new(seed),
             config,
@@ -118,6 +121,16 @@ impl Core {
     /// The next number of this engine's seeded sequence.
     pub(crate) fn draw(&mut self) -> u64 {
         self.draws.next()
+    }
+
+    /// Who speaks by a connection. Mostly it is whoever spoke last, and to take that one out of its place costs less than
+    /// to count one more who knows it.
+    pub(crate) fn speaker(&mut self, index: u32) -> Option<Arc<Peer>> {
+        let peer = self.table.get(index)?.peer.as_ref()?;
+        match self.spoke.take() {
+            Some(spoke) if Arc::ptr_eq(&spoke, peer) => Some(spoke),
+            _ => Some(peer.clone()),
+        }
     }
 
     /// The time at which a call is made: now, or the last turn's time if the host gave it a later one.

@@ -2,7 +2,7 @@
 //! WIRE.md). What only one of the two knows stands in its own room.
 
 use super::{Core, client_server, life, mesh, succession, witness};
-use crate::io::Inbound;
+use crate::io::Received;
 use crate::link::connection::{Connection, Failure, LostReason, Phase, Side};
 use crate::link::replies::ReplyToken;
 use crate::link::requests::RequestId;
@@ -30,14 +30,19 @@ struct Violation;
 type Taken<'a> = Result<Step<'a>, Violation>;
 
 /// Takes in one record that came on a connection.
-pub(crate) fn take<'a>(core: &mut Core, index: u32, inbound: &'a Inbound) -> Step<'a> {
+pub(crate) fn take<'a>(core: &mut Core, index: u32, received: &Received<'a>) -> Step<'a> {
     let now = core.watch.moment().now;
     let Some(connection) = core.table.get_mut(index) else { return Step::Done };
     connection.last_received = Some(now);
     connection.quiet_since = None;
     let phase = connection.phase;
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;
-    let parsed = Record::parse(inbound.head(), inbound.parts().len());
+    // As long as a connection is ready, the same words mean the same and need not be read again.
+    let is_usual = connection.is_ready() && connection.said_before(received.head);
+    if is_usual && !received.parts.is_empty() && !received.exceeds(bytes_max) {
+        return Step::Message(Record::channel_of(received.head));
+    }
+    let parsed = Record::parse(received.head, received.parts.len());
     if let Phase::Fenced | Phase::Closing(_) = phase {
         core.counters.unadmitted += 1;
         if phase == Phase::Fenced && !matches!(parsed, Ok(Record::Reject(_))) {
@@ -49,13 +54,12 @@ pub(crate) fn take<'a>(core: &mut Core, index: u32, inbound: &'a Inbound) -> Ste
         Ok(record) => record,
         Err(error) => {
             log::debug!("a malformed record: {error}");
-            broken(core, index, RejectReason::for_malformed(inbound.head(), error));
+            broken(core, index, RejectReason::for_malformed(received.head, error));
             return Step::Done;
         }
     };
-    let is_oversize = inbound.is_truncated() || (bytes_max != 0 && inbound.bytes() > bytes_max);
     let taken = match phase {
-        _ if is_oversize => Err(Violation),
+        _ if received.exceeds(bytes_max) => Err(Violation),
         Phase::Ready | Phase::ReadingOut(_) | Phase::Joined => established(core, index, record),
         Phase::Admitted | Phase::Joining => opening(core, index, record),
         Phase::New => newcomer(core, index, record),
@@ -63,6 +67,9 @@ pub(crate) fn take<'a>(core: &mut Core, index: u32, inbound: &'a Inbound) -> Ste
         // Nobody answers a hello that was not sent, and nobody waits in line with more than a hello.
         Phase::Dialling | Phase::Held | Phase::Fenced | Phase::Closing(_) => Err(Violation),
     };
+    if let (Ok(Step::Message(_)), Some(connection)) = (&taken, core.table.get_mut(index)) {
+        connection.keep_head(received.head);
+    }
     taken.unwrap_or_else(|Violation| {
         // A reject is never answered (WIRE.md).
         let is_reject = matches!(record, Record::Reject(_));
@@ -158,15 +165,11 @@ fn opening<'a>(core: &mut Core, index: u32, record: &Record<'a>) -> Taken<'a> {
     }
 }
 
-/// Takes down by which descriptor the end of somebody unknown will be noticed, whatever its first record says.
-pub(crate) fn trace(core: &mut Core, index: u32, inbound: &mut Inbound) {
-    let Some(connection) =
-        core.table.get_mut(index).filter(|connection| matches!(connection.phase, Phase::New))
-    else {
-        return;
-    };
-    let Side::Accepted { descriptor, .. } = &mut connection.side else { return };
-    *descriptor = inbound.descriptor();
+/// Takes down by which descriptor the end of somebody just met will be noticed, whatever its first record says.
+pub(crate) fn trace(core: &mut Core, index: u32, descriptor: Option<i32>) {
+    let Some(connection) = core.table.get_mut(index) else { return };
+    let Side::Accepted { descriptor: known, .. } = &mut connection.side else { return };
+    *known = descriptor;
     // Whoever had this number before must be known to be gone.
     let lane = connection.lane;
     if let Some(entry) = core.table.lane(lane) {

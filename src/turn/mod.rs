@@ -108,7 +108,15 @@ pub(crate) fn run<H: Host>(core: &mut Core, buffers: &mut Buffers, now: ClockTim
 }
 
 /// Tells the host what has happened up to here. What its answers bring about is told in the next phase.
+#[inline]
 fn tell<H: Host>(core: &mut Core, host: &mut H) {
+    if !core.news.is_empty() {
+        tell_news(core, host);
+    }
+}
+
+#[cold]
+fn tell_news<H: Host>(core: &mut Core, host: &mut H) {
     for _ in 0..core.news.len() {
         let Some(news) = core.news.pop_front() else { return };
         let outbox = &mut Outbox::in_turn(core);

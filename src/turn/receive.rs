@@ -1,7 +1,7 @@
 //! The receive phase: one rotation over the lanes that have input. A record's way in ends here, at the host.
 
 use crate::host::{Completion, Event, Host, Outbox};
-use crate::io::Inbound;
+use crate::io::{Inbound, Reading, Received};
 use crate::name::TopologyName;
 use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
 use crate::topology::service::{self, Step};
@@ -29,10 +29,10 @@ impl Records {
         std::mem::replace(&mut self.inbound, self.spares.pop().unwrap_or_default())
     }
 
-    /// Takes back a record that is done with.
-    fn give_back(&mut self, mut record: Inbound) {
+    /// Takes back a record of so many bytes that is done with.
+    fn give_back(&mut self, mut record: Inbound, bytes: u64) {
         if self.spares.len() < SPARES_MAX {
-            if record.bytes() > SPARE_BYTES_MAX {
+            if bytes > SPARE_BYTES_MAX as u64 {
                 record.clear();
             }
             self.spares.push(record);
@@ -74,10 +74,11 @@ fn serve_own<H: Host>(core: &mut Core, host: &mut H) -> rotation::Report {
     let began = clock.now();
     while taken.records < COUNT_CAP.into() && taken.bytes < caps.bytes && clock.now().since(began) < caps.time
     {
-        let Some((index, mut record)) = core.own.next(core.pressure) else { break };
+        let Some((index, record)) = core.own.next(core.pressure) else { break };
+        let received = record.look();
         taken.records += 1;
-        taken.bytes += record.bytes() as u64;
-        handle(core, index, &mut record, host);
+        taken.bytes += received.bytes as u64;
+        handle(core, index, &received, host);
         core.own.give_back(record);
     }
     if core.own.has_work(core.pressure) {
@@ -95,62 +96,75 @@ fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host
         Behind::Listener(_) | Behind::Publisher | Behind::Closed { .. } => None,
     };
     let clock = core.clock;
-    while let Some(mut held) = core.rotation.next_held() {
-        handle(core, held.owner, &mut held.record, host);
-        records.give_back(held.record);
+    while let Some(held) = core.rotation.next_held() {
+        handle(core, held.owner, &held.record.look(), host);
+        records.give_back(held.record, held.bytes);
         core.rotation.done(|| clock.now());
     }
     if dialled.is_none() {
         core.io.refresh(lane);
     }
     while core.rotation.may_read() {
-        if core.io.receive(lane, &mut records.inbound) {
-            let from = dialled.or_else(|| sender(core, service.owner, &records.inbound));
-            if let (true, Some(index)) = (is_fanout, from) {
-                publisher_spoke(core, index, &records.inbound, host);
-            } else {
+        match core.io.receive(lane, &mut records.inbound) {
+            Reading::Record if is_fanout => publisher_spoke(core, dialled, &records.inbound, host),
+            Reading::Record => {
+                let from = dialled.or_else(|| sender(core, service.owner, &mut records.inbound));
                 offer(core, service.owner, from, records, host);
             }
-        } else {
-            core.rotation.emptied();
+            Reading::PassedOver => core.rotation.drop_offered(),
+            Reading::Nothing => core.rotation.emptied(),
         }
         core.rotation.done(|| clock.now());
     }
 }
 
 /// Takes one record that a publisher sent. It is never set aside: what a publisher has left stays in its own socket.
-fn publisher_spoke<H: Host>(core: &mut Core, index: u32, inbound: &Inbound, host: &mut H) {
+fn publisher_spoke<H: Host>(core: &mut Core, from: Option<u32>, inbound: &Inbound, host: &mut H) {
+    let Some(index) = from else { return };
     let Some(connection) = core.table.get(index) else { return };
-    let _ = core.rotation.offer(connection.share, inbound.bytes() as u64);
-    let is_application = fanout::take(core, index, inbound);
+    let received = inbound.look();
+    let _ = core.rotation.offer(connection.share, received.bytes as u64);
+    let is_application = fanout::take(core, index, &received);
     // What the host hears first may make it give up this publisher, or the filter that asks for this.
     super::tell(core, host);
     if !is_application {
         return;
     }
-    let topic = inbound.head();
+    let topic = received.head;
     if let Some(publisher) = fanout::wanted(core, index, topic) {
-        let event = Event::Published { publisher: &publisher, topic, parts: inbound.parts() };
+        let event = Event::Published { publisher: &publisher, topic, parts: received.parts };
         host.on_event(event, &mut Outbox::in_turn(core));
     }
 }
 
+/// The connection that a record on a shared lane came by; a new one if its route is unknown.
+#[inline]
+fn sender(core: &mut Core, lane: u32, inbound: &mut Inbound) -> Option<u32> {
+    let known = core.table.listener_mut(lane)?.find_route(inbound.peer());
+    known.or_else(|| {
+        let met = life::meet(core, lane, inbound.peer())?;
+        service::trace(core, met, inbound.descriptor());
+        Some(met)
+    })
+}
+
 /// Takes one record that was read: it is handled now, or set aside until its peer's next share.
+#[inline]
 fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut Records, host: &mut H) {
-    let inbound = &mut records.inbound;
-    let share =
-        from.and_then(|index| core.table.get(index)).map_or(PeerKey::NOBODY, |connection| connection.share);
-    let offer = core.rotation.offer(share, inbound.bytes() as u64);
-    let Some(index) = from.filter(|_| offer != Offer::Gone) else {
-        return life::turn_away(core, lane, inbound);
+    let received = records.inbound.look();
+    let connection = from.and_then(|index| core.table.get(index));
+    let share = connection.map_or(PeerKey::NOBODY, |connection| connection.share);
+    let offer = core.rotation.offer(share, received.bytes as u64);
+    let (Some(index), Some(connection)) = (from.filter(|_| offer != Offer::Gone), connection) else {
+        return life::turn_away(core, lane, records.inbound.peer(), &received);
     };
-    let waits = match core.table.get(index) {
-        // What is kept now fills the room that the pause leaves to all behind this lane: a stranger or a fenced peer has no
-        // claim on it, and what keeps a connection alive goes on. A completion lane is not paused.
-        Some(connection) if core.pressure == Pressure::Paused && connection.leg == Lane::Application => {
-            connection.may_deliver() && (offer == Offer::Hold || is_for_the_host(inbound))
-        }
-        _ => offer == Offer::Hold,
+    // What is kept now fills the room that the pause leaves to all behind this lane: a stranger or a fenced peer has no
+    // claim on it, and what keeps a connection alive goes on. A completion lane is not paused.
+    let is_paused = core.pressure == Pressure::Paused && connection.leg == Lane::Application;
+    let waits = if is_paused {
+        connection.may_deliver() && (offer == Offer::Hold || is_for_the_host(&received))
+    } else {
+        offer == Offer::Hold
     };
     if waits {
         drop(core.rotation.hold(records.take()));
@@ -158,29 +172,21 @@ fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut R
         core.counters.unadmitted += 1;
         core.rotation.drop_offered();
     } else {
-        handle(core, index, inbound, host);
+        handle(core, index, &received, host);
     }
 }
 
 /// Whether a record carries something to the host, as its command says.
-fn is_for_the_host(inbound: &Inbound) -> bool {
-    Record::parse(inbound.head(), inbound.parts().len()).is_ok_and(|record| record.carries_payload())
-}
-
-/// The connection that a record on a shared lane came by; a new one if its route is unknown.
-fn sender(core: &mut Core, lane: u32, inbound: &Inbound) -> Option<u32> {
-    let known = core.table.listener_mut(lane)?.find_route(inbound.peer());
-    known.or_else(|| life::meet(core, lane, inbound.peer()))
+fn is_for_the_host(received: &Received<'_>) -> bool {
+    Record::parse(received.head, received.parts.len()).is_ok_and(|record| record.carries_payload())
 }
 
 /// Handles one record to the end: what it means to the engine, and then what the host gets of it.
-fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mut H) {
+fn handle<H: Host>(core: &mut Core, index: u32, received: &Received<'_>, host: &mut H) {
     // What the host hears first may make it close this very peer: after that nothing of it is delivered.
     super::tell(core, host);
-    service::trace(core, index, inbound);
-    let step = service::take(core, index, inbound);
-    let parts = inbound.parts();
-    let (channel, token) = match step {
+    let parts = received.parts;
+    let (channel, token) = match service::take(core, index, received) {
         Step::Done => return super::tell(core, host),
         Step::Answer(request, outcome) => {
             let outcome = match outcome {
@@ -192,7 +198,7 @@ fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mu
         Step::Message(channel) => (channel, None),
         Step::Request(channel, token) => (channel, Some(token)),
     };
-    let Some(peer) = core.table.get(index).and_then(|connection| connection.peer.clone()) else { return };
+    let Some(peer) = core.speaker(index) else { return };
     let channel = match peer.topology() {
         // It is the server's own name, which need not be checked again.
         TopologyName::ClientServer(name) => channel.map(|_| name.as_str()),
@@ -203,4 +209,5 @@ fn handle<H: Host>(core: &mut Core, index: u32, inbound: &mut Inbound, host: &mu
         Some(token) => Event::Request { peer: &peer, channel, parts, token },
     };
     host.on_event(event, &mut Outbox::in_turn(core));
+    core.spoke = Some(peer);
 }

@@ -87,6 +87,13 @@ impl<'a> Record<'a> {
         record.ending(body, parts)
     }
 
+    /// The channel that the head of a message names; none if it is a message to the node. Only for a head that was
+    /// understood before: nothing is checked.
+    #[inline]
+    pub(crate) fn channel_of(head: &[u8]) -> Option<Name<'_>> {
+        head.get(BODY_AT + 1..).map(Name::understood)
+    }
+
     /// Out of line, so that an application record pays nothing for the size of an admission.
     #[inline(never)]
     fn parse_admission(

@@ -224,6 +224,12 @@ impl<'a> Name<'a> {
         Ok(Self(bytes))
     }
 
+    /// The name that these bytes were read as before.
+    #[inline]
+    pub(super) fn understood(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     /// The name as text.
     #[inline]
     pub(crate) fn as_str(self) -> &'a str {

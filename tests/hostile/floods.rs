@@ -79,6 +79,32 @@ fn a_flood_from_a_fenced_peer_starves_nobody() {
     scene.all_gone();
 }
 
+/// ZeroMQ hands a record over whole, however many parts it has, and nothing behind it can be read before. So that it holds no
+/// turn, what is too much of it is read away in many.
+#[test]
+fn a_record_of_half_a_million_parts_holds_no_turn_and_costs_its_sender_the_connection() {
+    const PARTS: usize = 500_000;
+    let mut scene = Scene::new();
+    let stranger = scene.ready("flooder");
+    let mut record = vec![raw::send_head(CHANNEL)];
+    record.resize(1 + PARTS, Vec::new());
+    assert!(stranger.send(&record));
+    let mut passing = 0;
+    scene.until("it is lost", |scene| scene.lost("flooder").is_some());
+    assert_eq!(scene.lost("flooder"), Some(LostReason::Protocol));
+    scene.neighbour.send("behind it");
+    scene.until("the neighbour is heard", |scene| {
+        let report = scene.server.turn();
+        passing += usize::from(report.work_left && report.records == 0);
+        let is_heard = |event: &Owned| matches!(event, Owned::Message { .. });
+        scene.server.inbox.events.iter().any(is_heard)
+    });
+    // Every second turn is counted here, and each passes over a thousand.
+    assert!(passing > PARTS / 1_024 / 3, "{passing} turns passed over {PARTS} parts");
+    drop(stranger);
+    scene.all_gone();
+}
+
 /// Requests that the host never answers take their places up to the bound, and are declined above it.
 #[test]
 fn a_flood_of_requests_is_declined_above_the_bound_and_forgotten_with_its_connection() {

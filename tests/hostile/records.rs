@@ -158,6 +158,32 @@ fn a_record_with_impossible_contents_ends_its_connection() {
     let_loose(&mut Scene::new(), &cases);
 }
 
+/// A head that was understood is not read again, so all that is not the very same must be.
+#[test]
+fn a_good_message_vouches_for_no_broken_one_behind_it() {
+    let good = raw::send(CHANNEL, "x");
+    let head = raw::send_head(CHANNEL);
+    let mut other = good.clone();
+    other[0][6] ^= 0x80;
+    let broken: [(&str, Frames); 7] = [
+        ("an empty message", vec![Vec::new()]),
+        ("empty frames", vec![Vec::new(); 3]),
+        ("the head alone", vec![head.clone()]),
+        ("256 parts", [vec![head.clone()], vec![Vec::new(); 256]].concat()),
+        ("a byte less", vec![head[..head.len() - 1].to_vec(), b"x".to_vec()]),
+        ("a byte more", vec![[&head[..], b"x"].concat(), b"x".to_vec()]),
+        ("a byte that is another", other),
+    ];
+    let cases: Vec<Case> = broken
+        .into_iter()
+        .map(|(what, record)| Case {
+            records: vec![good.clone(), good.clone(), record],
+            ..later(what, Vec::new())
+        })
+        .collect();
+    let_loose(&mut Scene::new(), &cases);
+}
+
 #[test]
 fn a_hello_that_cannot_be_taken_is_told_why() {
     let other_major = || {

@@ -1,5 +1,7 @@
 //! What is sent arrives, whole, or the sender is told.
 
+use std::iter;
+
 use super::*;
 
 #[test]
@@ -17,22 +19,25 @@ fn a_record_goes_there_and_back_with_all_its_frames() {
 
     io.send(dealer, None, b"head", &[b"one", b"", b"three"]).unwrap();
     let mut record = record_of(io, router);
-    assert_eq!((record.peer(), record.head(), record.bytes()), (&peer[..], &b"head"[..], 12));
-    assert_eq!(record.parts().iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+    assert_eq!((record.peer(), record.look().head, record.look().bytes), (&peer[..], &b"head"[..], 12));
+    assert_eq!(record.look().parts.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
     assert_eq!(
-        (record.parts().len(), record.parts().get(2), record.parts().get(3)),
+        (record.look().parts.len(), record.look().parts.get(2), record.look().parts.get(3)),
         (3, Some(&b"three"[..]), None)
     );
-    assert!(!record.is_truncated() && !record.parts().is_empty());
+    assert!(!record.look().is_truncated && !record.look().parts.is_empty());
 
     let kept = mem::take(&mut record);
-    assert_eq!((record.head(), record.parts().len(), kept.head()), (&b""[..], 0, &b"head"[..]));
-    assert!(!io.receive(router, &mut record));
+    assert_eq!(
+        (record.look().head, record.look().parts.len(), kept.look().head),
+        (&b""[..], 0, &b"head"[..])
+    );
+    assert_eq!(io.receive(router, &mut record), Reading::Nothing);
 
-    let parts: Vec<&[u8]> = kept.parts().into_iter().collect();
-    io.send(router, Some(kept.peer()), kept.head(), &parts).unwrap();
+    let parts: Vec<&[u8]> = kept.look().parts.into_iter().collect();
+    io.send(router, Some(kept.peer()), kept.look().head, &parts).unwrap();
     let echo = record_of(io, dealer);
-    assert_eq!((echo.peer(), echo.head(), echo.parts().len()), (&b""[..], &b"head"[..], 3));
+    assert_eq!((echo.peer(), echo.look().head, echo.look().parts.len()), (&b""[..], &b"head"[..], 3));
     assert_eq!(io.send(router, Some(b"nobody"), b"head", &[]), Err(SendError::NoRoute));
 }
 
@@ -44,14 +49,27 @@ fn a_short_record_that_is_kept_can_let_go_of_what_a_long_one_left() {
     let mut record = record_of(io, router);
     assert_eq!(record.rest(), 0);
     io.send(dealer, None, b"short", &[]).unwrap();
-    // To find nothing would clear the record.
+    // To find nothing would make an empty record of it.
     assert_eq!(io.lane(router).unwrap().socket.as_ref().unwrap().poll(zmq::POLLIN, 10_000), Ok(1));
-    assert!(io.receive(router, &mut record));
-    assert_eq!((record.head(), record.bytes(), record.rest()), (&b"short"[..], 5, 5 + 4096));
+    assert_eq!(io.receive(router, &mut record), Reading::Record);
+    assert_eq!((record.look().head, record.look().bytes, record.rest()), (&b"short"[..], 5, 5 + 4096));
     record.forget_rest(8192);
     assert_eq!(record.rest(), 5 + 4096, "little is not worth letting go of");
     record.forget_rest(1024);
-    assert_eq!((record.head(), record.parts().len(), record.rest()), (&b"short"[..], 0, 0));
+    assert_eq!((record.look().head, record.look().parts.len(), record.rest()), (&b"short"[..], 0, 0));
+}
+
+#[test]
+fn what_was_received_last_keeps_its_memory_until_the_next_unless_it_is_large() {
+    let io = &mut io();
+    let (router, dealer, _) = pair(io);
+    for (bytes, left) in [(64 << 10, 4 + (64 << 10)), (3 << 20, 0)] {
+        io.send(dealer, None, b"head", &[&vec![7; bytes]]).unwrap();
+        let mut record = record_of(io, router);
+        assert_eq!(io.receive(router, &mut record), Reading::Nothing);
+        assert_eq!((record.look().head, record.look().parts.len(), record.look().bytes), (&b""[..], 0, 0));
+        assert_eq!(record.rest(), left);
+    }
 }
 
 #[test]
@@ -65,7 +83,7 @@ fn a_router_addresses_a_bound_router_by_its_identity() {
     let hello = record_of(io, bound);
     io.send(bound, Some(hello.peer()), b"admit", &[]).unwrap();
     let admit = record_of(io, dialled);
-    assert_eq!((admit.peer(), admit.head()), (&b"C"[..], &b"admit"[..]));
+    assert_eq!((admit.peer(), admit.look().head), (&b"C"[..], &b"admit"[..]));
 }
 
 #[test]
@@ -80,21 +98,41 @@ fn a_subscriber_gets_what_it_subscribed_to() {
             io.send(publisher, None, topic, &[b"body"]).unwrap();
         }
         while io.next_readable().is_some() {}
-        io.receive(subscriber, &mut record).then_some(())
+        (io.receive(subscriber, &mut record) == Reading::Record).then_some(())
     });
-    assert_eq!((record.head(), record.parts().get(0)), (&b"ab"[..], Some(&b"body"[..])));
-    assert!(!io.receive(publisher, &mut record), "a publisher never reads");
+    assert_eq!((record.look().head, record.look().parts.get(0)), (&b"ab"[..], Some(&b"body"[..])));
+    assert_eq!(io.receive(publisher, &mut record), Reading::Nothing, "a publisher never reads");
 }
 
 #[test]
 fn a_record_of_too_many_frames_is_cut_off_and_says_so() {
     let io = &mut io();
     let (router, dealer, _) = pair(io);
-    for (parts, truncated) in [(255, false), (256, true), (5_000, true), (1, false)] {
+    for (parts, truncated) in [(255, false), (256, true), (1_000, true), (1, false)] {
         io.send(dealer, None, b"head", &vec![&b"p"[..]; parts]).unwrap();
         let record = record_of(io, router);
-        assert_eq!((record.is_truncated(), record.bytes()), (truncated, 4 + parts));
-        assert_eq!((record.head(), record.parts().len()), (&b"head"[..], parts.min(255)));
+        let (seen, kept) = (record.look(), parts.min(255));
+        assert_eq!((seen.is_truncated, seen.bytes), (truncated, 4 + kept));
+        assert_eq!((seen.head, seen.parts.len()), (&b"head"[..], kept));
+    }
+}
+
+#[test]
+fn what_is_too_much_of_a_record_is_read_away_in_several_readings_and_the_next_record_follows() {
+    let io = &mut io();
+    for dialled in [false, true] {
+        let (router, dealer, peer) = pair(io);
+        let (from, to, lane) =
+            if dialled { (router, Some(&peer[..]), dealer) } else { (dealer, None, router) };
+        io.send(from, to, b"long", &vec![&b""[..]; 5_000]).unwrap();
+        io.send(from, to, b"next", &[b"part"]).unwrap();
+        let mut record = record_of(io, lane);
+        assert!(record.look().is_truncated);
+        let readings: Vec<Reading> = iter::repeat_with(|| io.receive(lane, &mut record)).take(4).collect();
+        assert_eq!(readings, [Reading::PassedOver; 4], "(5,000 - 255) / 1,024");
+        let next = record_of(io, lane);
+        assert_eq!((next.look().head, next.look().parts.get(0)), (&b"next"[..], Some(&b"part"[..])));
+        assert_eq!(next.peer(), if dialled { &[][..] } else { &peer });
     }
 }
 
@@ -108,7 +146,7 @@ fn a_frame_above_the_limit_ends_its_connection_alone() {
         (io.dial(Dial::Dealer, &endpoint, 0, 0).unwrap(), io.dial(Dial::Dealer, &endpoint, 0, 0).unwrap());
     io.send(bad, None, &[0; 1001], &[]).unwrap();
     io.send(good, None, &[0; 1000], &[]).unwrap();
-    assert_eq!(record_of(io, router).bytes(), 1000);
+    assert_eq!(record_of(io, router).look().bytes, 1000);
     assert_eq!(event_of(io, bad), LaneEvent::Connected);
     assert!(matches!(event_of(io, bad), LaneEvent::Disconnected { .. }));
 }
@@ -125,8 +163,8 @@ fn a_full_pipe_would_block_and_takes_nothing_of_the_record() {
     }
     assert_eq!(io.send(dealer, None, b"head", &[&big, &big]), Err(SendError::WouldBlock));
     for _ in 0..sent {
-        assert_eq!(record_of(io, router).bytes(), 200_004);
+        assert_eq!(record_of(io, router).look().bytes, 200_004);
     }
     io.poll(Some(Duration::from_millis(50))).unwrap();
-    assert!(!io.receive(router, &mut Inbound::default()));
+    assert_eq!(io.receive(router, &mut Inbound::default()), Reading::Nothing);
 }
