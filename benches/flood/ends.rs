@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use wakeful::{Client, Config, Endpoint, Engine, Event, Host, Outbox, Server, Subscriber};
 
-use super::peers::{MEASURE, STOP, Stage};
+use super::peers::{MEASURE, SETUP, STOP, Stage};
 use super::quiet::QUIET;
 use super::support::histogram::Histogram;
-use super::support::{CHANNEL, wire};
+use super::support::{CHANNEL, take_the_processor, wire};
 
 /// What a host does with the messages that come: counts them by their sender, and takes its time for each.
 pub struct Work<'a> {
@@ -19,6 +19,7 @@ pub struct Work<'a> {
     pub delays: Histogram,
     /// How long each turn took.
     pub turns: Histogram,
+    is_flooded: bool,
     /// Ends of connections while it lasted: of quiet peers, and of flooders.
     pub lost: [Vec<String>; 2],
 }
@@ -26,7 +27,7 @@ pub struct Work<'a> {
 impl<'a> Work<'a> {
     pub fn new(stage: &'a Stage, each: Duration) -> Self {
         let (delays, turns, lost) = (Histogram::default(), Histogram::default(), [Vec::new(), Vec::new()]);
-        Self { stage, each, served: [0; 256], delays, turns, lost }
+        Self { stage, each, served: [0; 256], delays, turns, is_flooded: false, lost }
     }
 
     fn take(&mut self, payload: &[u8]) {
@@ -49,6 +50,15 @@ impl<'a> Work<'a> {
         if self.stage.is(MEASURE) || self.stage.is(STOP) {
             self.turns.add(begin.elapsed());
         }
+    }
+
+    /// Whether it goes on; all is connected when the flood begins.
+    fn goes_on(&mut self) -> bool {
+        if !self.is_flooded && !self.stage.is(SETUP) {
+            self.is_flooded = true;
+            take_the_processor();
+        }
+        !self.stage.is(STOP)
     }
 
     fn lost(&mut self, name: &str, what: String) {
@@ -109,7 +119,7 @@ fn channel(name: &str) -> wakeful::ChannelName {
 
 /// The host's loop around the engine.
 pub fn turn(engine: &mut Engine, work: &mut Work<'_>) {
-    while !work.stage.is(STOP) {
+    while work.goes_on() {
         let begin = Instant::now();
         let report = engine.turn(work);
         work.turned(begin);
@@ -159,7 +169,7 @@ impl Greedy {
     }
 
     pub fn turn(&mut self, work: &mut Work<'_>) {
-        while !work.stage.is(STOP) {
+        while work.goes_on() {
             let mut items: Vec<_> =
                 self.sockets.iter().map(|socket| socket.as_poll_item(zmq::POLLIN)).collect();
             zmq::poll(&mut items, 10).unwrap();

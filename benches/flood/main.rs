@@ -8,6 +8,7 @@
 //! * `-- --seconds N`: how long the engine is watched in each scenario, all rounds together (default 20)
 //! * `--baseline-seconds N`: the same for the `zmq::poll` loop (default: the engine's)
 //! * `--rounds N` (default 2), `--flooders N` (1 to 3, default 3), `--only TEXT`: the scenarios with this in their name
+//! * `--pin`: the host's loop has a processor for itself, whichever end it is (Linux, two processors at least)
 //! * `--plot`: draws `benches/plots/flood.svg`
 //! * `--sweep`: the engine alone, with one cap at a time at other values, `--seconds` for each (default 5)
 //!

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::support::{CHANNEL, FLOODER, be, wire};
+use super::support::{CHANNEL, Part, be, wire};
 
 /// How long a flooding publisher rests after a burst.
 const REST: Duration = Duration::from_micros(100);
@@ -105,7 +105,7 @@ pub struct Flooder {
 
 impl Flooder {
     pub fn client(server: &str, number: u8, bytes: usize, hwm: i32) -> Self {
-        be(FLOODER);
+        be(Part::Flooder);
         let context = zmq::Context::new();
         let socket = socket(&context, zmq::DEALER, hwm);
         socket.connect(server).unwrap();
@@ -113,14 +113,14 @@ impl Flooder {
     }
 
     pub fn publisher(number: u8, bytes: usize, hwm: i32) -> (Self, String) {
-        be(FLOODER);
+        be(Part::Flooder);
         let context = zmq::Context::new();
         let (socket, endpoint) = bound(&context, zmq::XPUB, hwm);
         (Self { _context: context, socket, number, bytes, is_publisher: true }, endpoint)
     }
 
     pub fn run(self, stage: &Stage) {
-        be(FLOODER);
+        be(Part::Flooder);
         let mut payload = vec![0; self.bytes];
         payload[0] = self.number;
         if self.is_publisher {

@@ -12,7 +12,7 @@ use rustix::time::{
 
 use super::peers::{SETUP, STOP, Stage, bound, has_subscriber, socket};
 use super::support::histogram::Histogram;
-use super::support::{CHANNEL, QUIET_PEER, be, wire};
+use super::support::{CHANNEL, Part, be, wire};
 
 /// The first byte of a payload says whose it is: flooders from 0, quiet peers from here.
 pub const QUIET: u8 = 128;
@@ -53,7 +53,7 @@ pub struct Seen {
 
 impl QuietPeers {
     pub fn clients(server: &str, count: u8, hwm: i32) -> Self {
-        be(QUIET_PEER);
+        be(Part::QuietPeer);
         let context = zmq::Context::new();
         let peers = (0..count).map(|number| {
             let socket = socket(&context, zmq::DEALER, hwm);
@@ -66,7 +66,7 @@ impl QuietPeers {
 
     /// Servers, and a publisher beside each: where the servers listen, and where the publishers do.
     pub fn servers(count: u8, hwm: i32) -> (Self, Vec<String>, Vec<String>) {
-        be(QUIET_PEER);
+        be(Part::QuietPeer);
         let context = zmq::Context::new();
         let (mut peers, mut servers, mut publishers) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
@@ -82,7 +82,7 @@ impl QuietPeers {
     /// Speaks and listens until the end. Each sends a message so often.
     pub fn run(mut self, stage: &Stage, message_every: Duration) -> Seen {
         let message_every = message_every.as_nanos() as u64;
-        be(QUIET_PEER);
+        be(Part::QuietPeer);
         let mut seen = Seen::default();
         let mut alarm = Alarm::new(&self.peers);
         let mut started = false;

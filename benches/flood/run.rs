@@ -9,7 +9,7 @@ use super::ends::{self, Greedy, Work};
 use super::peers::{FLOOD, Flooder, MEASURE, STOP, Stage};
 use super::quiet::{QUIET, QuietPeers};
 use super::support::histogram::Histogram;
-use super::support::on_processor;
+use super::support::{on_processor, spare_a_processor};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
@@ -124,6 +124,7 @@ struct Scene {
 }
 
 pub fn run(scenario: &Scenario, end: End, span: Duration) -> Outcome {
+    spare_a_processor();
     let hwm = scenario.hwm();
     let config = Config { queue_records_max: hwm, ..scenario.config.clone() };
     let hwm = i32::from(hwm);

@@ -3,8 +3,9 @@
 //! request a millisecond together. A rotation is the hub's: from one turn to the next while the flooder is served.
 //!
 //! The quiet ones and the flooder stand for other machines: they come before all others, and after. A flood takes
-//! processors too, from everybody. So the quiet ones ask three times: alone, while the flooder floods a node
-//! that they know nothing of, and while it floods the hub.
+//! processors too, from everybody. So the quiet ones ask three times in each round: alone, while the flooder floods a node
+//! that they know nothing of, and while it floods the hub. Rounds are short and many, so that what the machine does besides
+//! falls on all three alike.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,12 +16,14 @@ use wakeful::SendError;
 
 use crate::node::{Node, listening, mesh, plain, rid};
 use crate::support::histogram::Histogram;
-use crate::support::{FLOODER, QUIET_PEER, be};
+use crate::support::{Part as Stands, be, spare_a_processor, take_the_processor};
 use crate::{at, micros, spread};
 
 const PACE: Duration = Duration::from_millis(1);
 /// The sleep of whoever has nothing to do.
 const SLEEP_MAX: Duration = Duration::from_millis(5);
+/// How long a phase lasts before it is measured.
+const SETTLING: Duration = Duration::from_millis(100);
 /// What the others' p99 may come to, as a share of what it was, beside one rotation.
 const MOVED_MAX: f64 = 1.2;
 const HUB: usize = 2;
@@ -42,24 +45,28 @@ struct Shared {
 /// What a thread does with its node.
 type Part = fn(Node, &Shared);
 
-/// The quiet nodes' round trips in one phase, sorted.
+/// The quiet nodes' round trips.
 type Trips = [Vec<Duration>; 2];
 
-/// One round of all phases.
-struct Round {
-    phases: [Trips; FLOODED.len()],
-    /// Its p99 while the hub is flooded.
-    rotation: Duration,
+/// What one phase of a round showed.
+#[derive(Default)]
+struct Seen {
+    trips: Trips,
+    rotations: Histogram,
     /// Records of the flood that the hub took, a second.
     rate: f64,
 }
 
+/// One round of all phases.
+type Round = [Seen; FLOODED.len()];
+
 pub fn measure(span: Duration, rounds: usize) {
+    spare_a_processor();
     let shared = Arc::new(Shared::default());
     // A thread is as nice as the one that makes it, ZeroMQ's with the first lane of a node.
-    be(QUIET_PEER);
+    be(Stands::QuietPeer);
     let (lane, lane_at) = Node::join(listening("lane"));
-    be(0);
+    be(Stands::Host);
     let (hub, hub_at) = Node::join(listening("hub").peer(lane_at.unwrap()));
     let hub_at = hub_at.unwrap();
     let (another, another_at) = Node::join(listening("another"));
@@ -72,18 +79,17 @@ pub fn measure(span: Duration, rounds: usize) {
     let flooding = {
         let shared = shared.clone();
         thread::spawn(move || {
-            be(FLOODER);
+            be(Stands::Flooder);
             be_flooder(Node::join(flooder).0, &shared);
         })
     };
-    be(QUIET_PEER);
+    be(Stands::QuietPeer);
     let (beside, _) = Node::join(plain("beside").peer(hub_at));
     let mut quiet = [beside, lane];
     for node in &mut quiet {
         node.await_ready(1);
     }
-    ask(&mut quiet, span.min(Duration::from_millis(200)));
-    let all: Vec<Round> = (0..rounds).map(|_| round(&mut quiet, &shared, span)).collect();
+    let all: Vec<Round> = (0..rounds).map(|number| round(&mut quiet, &shared, span, number)).collect();
     // The flooder goes first: where both ends of a connection close in the middle of a record, libzmq 4.3.4 can abort.
     shared.phase.store(FLOODED.len(), Ordering::Relaxed);
     flooding.join().unwrap();
@@ -91,24 +97,29 @@ pub fn measure(span: Duration, rounds: usize) {
     for thread in others {
         thread.join().unwrap();
     }
-    be(0);
+    be(Stands::Host);
     assert!(quiet.iter().all(|node| node.seen.lost == 0), "nobody may be lost");
     tell(&all, span);
 }
 
-fn round(quiet: &mut [Node; 2], shared: &Shared, span: Duration) -> Round {
-    let taken = shared.taken.load(Ordering::Relaxed);
-    let phases = std::array::from_fn(|phase| {
+/// The phases in an order that is another in each round, so that none always comes first or behind the same one.
+fn round(quiet: &mut [Node; 2], shared: &Shared, span: Duration, number: usize) -> Round {
+    let mut seen = Round::default();
+    for phase in (0..FLOODED.len()).map(|at| (at + number) % FLOODED.len()) {
+        // What is still queued of the last flood is taken first.
+        shared.phase.store(0, Ordering::Relaxed);
+        ask(quiet, span.min(SETTLING));
         shared.phase.store(phase, Ordering::Relaxed);
+        ask(quiet, span.min(SETTLING));
         *shared.rotations.lock().unwrap() = Histogram::default();
-        ask(quiet, span)
-    });
-    let rotation = shared.rotations.lock().unwrap().at(0.99);
-    let rate = (shared.taken.load(Ordering::Relaxed) - taken) as f64 / span.as_secs_f64();
+        let taken = shared.taken.load(Ordering::Relaxed);
+        let trips = ask(quiet, span);
+        let taken = shared.taken.load(Ordering::Relaxed) - taken;
+        let rotations = shared.rotations.lock().unwrap().clone();
+        seen[phase] = Seen { trips, rotations, rate: taken as f64 / span.as_secs_f64() };
+    }
     shared.phase.store(0, Ordering::Relaxed);
-    // What is still queued is taken before the next round.
-    ask(quiet, span.min(Duration::from_millis(100)));
-    Round { phases, rotation, rate }
+    seen
 }
 
 /// The quiet nodes ask the hub in turn.
@@ -123,16 +134,18 @@ fn ask(quiet: &mut [Node; 2], span: Duration) -> Trips {
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
     }
-    for times in &mut trips {
-        times.sort_unstable();
-    }
     trips
 }
 
 fn be_hub(mut hub: Node, shared: &Shared) {
     let mut began = Instant::now();
     let mut was_served = false;
+    let mut is_flooded = false;
     while !shared.stop.load(Ordering::Relaxed) {
+        if !is_flooded && shared.phase.load(Ordering::Relaxed) != 0 {
+            is_flooded = true;
+            take_the_processor();
+        }
         let now = Instant::now();
         if was_served {
             shared.rotations.lock().unwrap().add(now - began);
@@ -174,45 +187,62 @@ fn be_flooder(mut flooder: Node, shared: &Shared) {
     }
 }
 
+/// The time that 99 of 100 of the times of all these rounds do not exceed.
+fn p99<'a>(rounds: impl IntoIterator<Item = &'a Round>, phase: usize, number: usize) -> Duration {
+    percentile(rounds, phase, number, 99)
+}
+
+fn percentile<'a>(
+    rounds: impl IntoIterator<Item = &'a Round>,
+    phase: usize,
+    number: usize,
+    percent: usize,
+) -> Duration {
+    let trips = rounds.into_iter().flat_map(|round| round[phase].trips[number].iter().copied());
+    let mut sorted: Vec<Duration> = trips.collect();
+    sorted.sort_unstable();
+    at(&sorted, percent)
+}
+
 fn tell(all: &[Round], span: Duration) {
     let rounds = all.len();
     println!(
-        "\nround trips of quiet nodes to a hub, microseconds: min / median / max of {rounds} rounds of {} s\n",
+        "\nround trips of quiet nodes to a hub, microseconds, {rounds} rounds of {} s: of all together (min / median / max of \
+         the rounds)\n",
         span.as_secs_f64()
     );
     let [alone, another, hub] = ["alone", "another is flooded", "the hub is flooded"];
-    println!("| {:>26} | {alone:>30} | {another:>30} | {hub:>30} |", "");
+    println!("| {:>26} | {alone:>34} | {another:>34} | {hub:>34} |", "");
     println!("|---|---:|---:|---:|");
     for (number, name) in QUIET.into_iter().enumerate() {
         for (what, percent) in [("p50", 50), ("p99", 99)] {
             let cells = [0, 1, HUB].map(|phase| {
-                let value = |round: &Round| micros(at(&round.phases[phase][number], percent));
-                spread(all.iter().map(value), 1)
+                let each = all.iter().map(|round| micros(percentile([round], phase, number, percent)));
+                format!("{:.0} ({})", micros(percentile(all, phase, number, percent)), spread(each, 0))
             });
             row(&format!("{name}, {what}"), &cells);
         }
     }
-    let rotations = spread(all.iter().map(|round| micros(round.rotation)), 1);
-    row("rotation of the hub, p99", &[String::new(), String::new(), rotations]);
-    let rates = spread(all.iter().map(|round| round.rate / 1e3), 1);
+    let mut rotations = Histogram::default();
+    for round in all {
+        rotations.merge(&round[HUB].rotations);
+    }
+    let rotation = rotations.at(0.99);
+    row("rotation of the hub, p99", &[String::new(), String::new(), format!("{:.0}", micros(rotation))]);
+    let rates = spread(all.iter().map(|round| round[HUB].rate / 1e3), 0);
     row("flood, krec/s", &[String::new(), String::new(), rates]);
     println!(
-        "\np99 with the hub flooded to the other two; rounds in which it is within 20 % of it and one rotation\n"
+        "\np99 of all rounds together, less one rotation, to what it is without a flood of the hub; at most {MOVED_MAX}\n"
     );
-    println!("| {:>26} | {:>30} | {:>30} |", "", "to alone", "to another flooded");
+    println!("| {:>26} | {:>20} | {:>20} |", "", "to alone", "to another flooded");
     println!("|---|---:|---:|");
     for (number, name) in QUIET.into_iter().enumerate() {
-        let [alone, another] = [0, 1].map(|phase| {
-            let p99 = |round: &Round, phase: usize| at(&round.phases[phase][number], 99);
-            let holds =
-                |round: &&Round| p99(round, HUB) <= p99(round, phase).mul_f64(MOVED_MAX) + round.rotation;
-            let ratio = |round: &Round| micros(p99(round, HUB)) / micros(p99(round, phase));
-            format!("{}; {} of {rounds}", spread(all.iter().map(ratio), 3), all.iter().filter(holds).count())
-        });
-        println!("| {name:>26} | {alone:>30} | {another:>30} |");
+        let moved = micros(p99(all, HUB, number).saturating_sub(rotation));
+        let [alone, another] = [0, 1].map(|phase| format!("{:.2}", moved / micros(p99(all, phase, number))));
+        println!("| {name:>26} | {alone:>20} | {another:>20} |");
     }
 }
 
 fn row(name: &str, [alone, another, hub]: &[String; 3]) {
-    println!("| {name:>26} | {alone:>30} | {another:>30} | {hub:>30} |");
+    println!("| {name:>26} | {alone:>34} | {another:>34} | {hub:>34} |");
 }

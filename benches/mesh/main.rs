@@ -7,7 +7,7 @@
 //!   alternating
 //!
 //! `cargo bench --bench mesh` measures, `-- --only PART` one of them, `--rounds N` in so many rounds, `--seconds N` with
-//! so long a flood in each. Under `cargo test` it runs tiny.
+//! so long a flood in each, `--pin` with a processor for the loop of the flooded node alone. Under `cargo test` it runs tiny.
 #![expect(
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
@@ -38,8 +38,8 @@ fn main() {
         trips(if full { 10_000 } else { 50 }, rounds(9));
     }
     if is_wanted("flood") {
-        let seconds = option("--seconds").unwrap_or(if full { 3.0 } else { 0.2 });
-        flood::measure(Duration::from_secs_f64(seconds), rounds(7));
+        let seconds = option("--seconds").unwrap_or(if full { 1.0 } else { 0.2 });
+        flood::measure(Duration::from_secs_f64(seconds), rounds(15));
     }
 }
 

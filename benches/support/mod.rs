@@ -15,20 +15,83 @@ use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use rustix::process::setpriority_process;
 
 pub const CHANNEL: &str = "bench";
-/// How nice peers are.
-pub const FLOODER: i32 = 10;
-pub const QUIET_PEER: i32 = -10;
+/// What a thread stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Host,
+    QuietPeer,
+    Flooder,
+}
 
-/// Peers stand for other machines, which take no processor time of this one and wait for none of it: flooders yield to
-/// everyone else, quiet peers come before all others. So do the threads that ZeroMQ makes for this one from here on.
-/// Where the system does not allow it, it has to do without.
-pub fn be(nice: i32) {
-    // On Linux a thread has a priority of its own.
+/// Peers stand for other machines, which take no processor time of this one and wait for none of it: flooders run when
+/// nobody else wants to (`SCHED_IDLE`), quiet peers whenever they want to (`SCHED_FIFO`, or nice -10 where that is not
+/// allowed). So do the threads that ZeroMQ makes for this one from here on. Where the system allows nothing of it, it has to
+/// do without.
+#[cfg(target_os = "linux")]
+pub fn be(part: Part) {
+    use thread_priority::NormalThreadSchedulePolicy::{Idle, Other};
+    use thread_priority::RealtimeThreadSchedulePolicy::Fifo;
+    use thread_priority::ThreadSchedulePolicy::{Normal, Realtime};
+    use thread_priority::{ThreadPriority, set_thread_priority_and_policy, thread_native_id};
+
+    let policy = match part {
+        Part::Host => Normal(Other),
+        Part::QuietPeer => Realtime(Fifo),
+        Part::Flooder => Normal(Idle),
+    };
+    let set = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
+    // A thread has a niceness of its own here.
+    let nice = if part == Part::QuietPeer && set.is_err() { -10 } else { 0 };
     let _ = setpriority_process(None, nice);
 }
+
+#[cfg(not(target_os = "linux"))]
+pub fn be(_: Part) {}
+
+/// With `--pin`, a host's loop has the first processor for itself, as hosts that cannot wait give it one: all that is made
+/// from here on shares the others.
+#[cfg(target_os = "linux")]
+pub fn spare_a_processor() {
+    pin(|first, processor| processor != first);
+}
+
+/// With `--pin`, takes the processor that was spared. The threads that ZeroMQ makes from here on take it too, so everything
+/// is connected before.
+#[cfg(target_os = "linux")]
+pub fn take_the_processor() {
+    pin(|first, processor| processor == first);
+}
+
+#[cfg(target_os = "linux")]
+fn pin(is_ours: impl Fn(usize, usize) -> bool) {
+    use std::sync::LazyLock;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    static ALLOWED: LazyLock<Vec<usize>> = LazyLock::new(|| {
+        let set = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
+    });
+    if !flag("--pin") {
+        return;
+    }
+    assert!(ALLOWED.len() > 1, "--pin needs two processors");
+    let mut set = CpuSet::new();
+    ALLOWED.iter().filter(|&&processor| is_ours(ALLOWED[0], processor)).for_each(|&ours| set.set(ours));
+    sched_setaffinity(None, &set).unwrap();
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn spare_a_processor() {
+    assert!(!flag("--pin"), "--pin is for Linux");
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn take_the_processor() {}
 
 pub fn arguments() -> impl Iterator<Item = String> {
     std::env::args().skip(1)
