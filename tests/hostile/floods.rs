@@ -115,7 +115,7 @@ fn a_record_of_too_many_parts_costs_nobody_behind_it_the_last_word() {
     record.resize(1_000_000, Vec::new());
     assert!(flooder.send(&record));
     // The server rests until all of it waits to be read, and behind it the word of one who has gone.
-    thread::sleep(Duration::from_millis(1_000));
+    thread::sleep(Duration::from_secs(1));
     assert!(leaver.send(&raw::send(CHANNEL, "last word")));
     thread::sleep(Duration::from_millis(200));
     drop(leaver);
