@@ -15,6 +15,8 @@ pub(crate) enum Stop {
     HoldFull,
     /// A hold was still full after the holds were served, so the lane was not read.
     StillFull,
+    /// A record of too many frames was read on for a while. The socket gives nobody else's before its end.
+    PassedOver,
     /// The host is paused and the lane holds all that its pause allows.
     PauseFull,
     /// The turn's time for receiving was used up.

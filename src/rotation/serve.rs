@@ -257,6 +257,12 @@ impl<R> Rotation<R> {
         self.stop(Stop::HoldFull);
     }
 
+    /// A record of too many frames was read on for a while. The lane is done for this rotation, and says nothing of those
+    /// whose records wait behind it.
+    pub(crate) fn passed_over(&mut self) {
+        self.stop(Stop::PassedOver);
+    }
+
     /// Ends one step: a record handled or held, or a look that found nothing. `now` is asked only if a reading of the
     /// clock is wanted; what passed since the last one is charged to those served in between.
     pub(crate) fn done(&mut self, now: impl FnOnce() -> ClockTime) {

@@ -111,7 +111,7 @@ fn serve<H: Host>(core: &mut Core, service: Service, records: &mut Records, host
                 let from = dialled.or_else(|| sender(core, service.owner, &mut records.inbound));
                 offer(core, service.owner, from, records, host);
             }
-            Reading::PassedOver => core.rotation.drop_offered(),
+            Reading::PassedOver => core.rotation.passed_over(),
             Reading::Nothing => core.rotation.emptied(),
         }
         core.rotation.done(|| clock.now());

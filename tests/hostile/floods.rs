@@ -1,5 +1,6 @@
 //! Peers that flood: with probes, with messages, with hellos. The others are served meanwhile, and memory stays bounded.
 
+use std::thread;
 use std::time::Duration;
 
 use wakeful::{LostReason, Owned};
@@ -102,6 +103,29 @@ fn a_record_of_half_a_million_parts_holds_no_turn_and_costs_its_sender_the_conne
     // Every second turn is counted here, and each passes over a thousand.
     assert!(passing > PARTS / 1_024 / 3, "{passing} turns passed over {PARTS} parts");
     drop(stranger);
+    scene.all_gone();
+}
+
+/// Whoever leaves meanwhile is not over before its own last records could be read.
+#[test]
+fn a_record_of_too_many_parts_costs_nobody_behind_it_the_last_word() {
+    let mut scene = Scene::new();
+    let (flooder, leaver) = (scene.ready("flooder"), scene.ready("leaver"));
+    let mut record = vec![raw::send_head(CHANNEL)];
+    record.resize(1_000_000, Vec::new());
+    assert!(flooder.send(&record));
+    // The server rests until all of it waits to be read, and behind it the word of one who has gone.
+    thread::sleep(Duration::from_secs(1));
+    assert!(leaver.send(&raw::send(CHANNEL, "last word")));
+    thread::sleep(Duration::from_millis(200));
+    drop(leaver);
+    thread::sleep(Duration::from_millis(200));
+    scene.until("both are lost", |scene| scene.lost("flooder").is_some() && scene.lost("leaver").is_some());
+    assert_eq!(scene.lost("leaver"), Some(LostReason::Transport));
+    let is_word = |event: &Owned| matches!(event, Owned::Message { parts, .. } if parts[0] == b"last word");
+    assert!(scene.server.inbox.events.iter().any(is_word), "its last word was lost");
+    assert_eq!(scene.snapshot().counters.protocol_errors, 1);
+    drop(flooder);
     scene.all_gone();
 }
 
