@@ -27,7 +27,7 @@ const CHANNEL: &str = "bench";
 const HWM: i32 = 1_000;
 /// How often each is measured: live rounds vary more.
 const ROUNDS: usize = 9;
-const LIVE_ROUNDS: usize = 25;
+const LIVE_ROUNDS: usize = 101;
 /// How many batches are profiled.
 const BATCHES: usize = 500;
 

@@ -289,6 +289,7 @@ impl Io {
         self.lanes.get(id.index as usize).filter(|lane| lane.generation == id.generation)
     }
 
+    #[inline]
     fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.lanes.get_mut(id.index as usize).filter(|lane| lane.generation == id.generation)
     }

@@ -20,7 +20,7 @@
 //!     while rotation.may_read() {
 //!         match receive(lane) {
 //!             None => rotation.emptied(),
-//!             Some((peer, bytes, record)) => match rotation.offer(peer, bytes) {
+//!             Some((peer, bytes, record)) => match rotation.offer(peer, bytes, true) {
 //!                 Offer::Deliver => handle(record),
 //!                 Offer::Hold => rotation.hold(record)?,
 //!                 Offer::Gone => drop(record),
@@ -107,6 +107,8 @@ pub(crate) struct Rotation<R> {
     meter: Meter,
     serving: Option<Serving>,
     in_hand: Option<InHand>,
+    /// Whether the clock is to be read after the record being handled; none if none is.
+    metered: Option<bool>,
     #[expect(clippy::vec_box, reason = "the boxes go back and forth between here and the peers")]
     spares: Vec<Box<Hold<R>>>,
     report: Report,
@@ -126,6 +128,7 @@ impl<R> Rotation<R> {
             meter: Meter::new(&caps),
             serving: None,
             in_hand: None,
+            metered: None,
             spares: Vec::new(),
             report: Report::default(),
         }

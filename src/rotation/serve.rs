@@ -34,9 +34,9 @@ pub(crate) struct Held<R> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Offer {
-    /// Handle it now. A driver whose host is paused may hold it instead.
+    /// Handle it now: it is charged to its peer.
     Deliver,
-    /// Its peer has had its share, or earlier records of it wait: [`Rotation::hold`] it.
+    /// Its peer has had its share, or earlier records of it wait, or nobody can take it now: [`Rotation::hold`] it.
     Hold,
     /// Its peer was removed: drop it.
     Gone,
@@ -108,13 +108,11 @@ impl Serving {
     }
 }
 
-/// The record between [`Rotation::offer`] or [`Rotation::next_held`] and [`Rotation::done`].
+/// The record between [`Offer::Hold`] and [`Rotation::hold`].
 #[derive(Debug)]
 pub(super) struct InHand {
     peer: PeerKey,
     bytes: u64,
-    /// Whether it is handled now; a record that goes into a hold is not.
-    handled: bool,
     /// The peer whose record was read before this one.
     before: u32,
 }
@@ -127,6 +125,7 @@ impl<R> Rotation<R> {
         self.turn_end = self.meter.now().plus(self.caps.turn_time);
         self.serving = None;
         self.in_hand = None;
+        self.metered = None;
         self.report = Report::default();
     }
 
@@ -171,7 +170,7 @@ impl<R> Rotation<R> {
             return None;
         };
         let held = self.take_held(index)?;
-        self.in_hand = Some(InHand { peer: held.peer, bytes: held.bytes, handled: true, before: index });
+        self.charge_record(held.peer, held.bytes);
         Some(held)
     }
 
@@ -191,30 +190,30 @@ impl<R> Rotation<R> {
         }
     }
 
-    /// Says what to do with a record of `bytes` just read for `peer` from the lane being served.
-    pub(crate) fn offer(&mut self, key: PeerKey, bytes: u64) -> Offer {
-        let (Some(_), Some(peer)) = (&self.serving, self.peer(key)) else {
-            self.in_hand = Some(InHand { peer: PeerKey::NOBODY, bytes, handled: false, before: key.index });
+    /// Says what to do with a record of `bytes` just read for `peer` from the lane being served. What is to be handled is
+    /// charged at once, so one that nobody `can_take` now, because the host is paused, must say so here.
+    pub(crate) fn offer(&mut self, key: PeerKey, bytes: u64, can_take: bool) -> Offer {
+        let (Some(serving), Some(peer)) = (&mut self.serving, peer_mut(&mut self.peers, key)) else {
             return Offer::Gone;
         };
-        let deliver = peer.hold.is_none() && peer.share.spent(self.number).is_none();
-        let Some(serving) = &mut self.serving else { return Offer::Gone };
         serving.note_reader(key.index);
         let lane = &mut self.lanes[serving.lane as usize];
         let before = std::mem::replace(&mut lane.last_read, key.index);
         if serving.last_reader == Some(key.index) {
             lane.stop.get_or_insert(Stop::HoldFull);
         }
-        self.in_hand = Some(InHand { peer: key, bytes, handled: deliver, before });
-        if deliver { Offer::Deliver } else { Offer::Hold }
+        if can_take && peer.hold.is_none() && peer.share.spent(self.number).is_none() {
+            self.charge_record(key, bytes);
+            return Offer::Deliver;
+        }
+        self.in_hand = Some(InHand { peer: key, bytes, before });
+        Offer::Hold
     }
 
     /// Sets the record just offered aside for its peer's next share. Gives it back if that peer is gone.
     pub(crate) fn hold(&mut self, record: R) -> Result<(), R> {
-        let Some(in_hand) = &mut self.in_hand else { return Err(record) };
-        let InHand { peer: key, bytes, before, .. } = *in_hand;
+        let Some(InHand { peer: key, bytes, before }) = self.in_hand.take() else { return Err(record) };
         let Some(peer) = peer_mut(&mut self.peers, key) else { return Err(record) };
-        in_hand.handled = false;
         let hold = peer.hold.get_or_insert_with(|| self.spares.pop().unwrap_or_default());
         let was_full = self.hold_limits.reached(hold.load());
         hold.push(record, bytes);
@@ -254,6 +253,7 @@ impl<R> Rotation<R> {
     /// The record just offered is dropped, for its peer has had its share and nothing of it is worth keeping. The lane is done
     /// for this rotation, as when a hold is full.
     pub(crate) fn drop_offered(&mut self) {
+        self.in_hand = None;
         self.stop(Stop::HoldFull);
     }
 
@@ -266,10 +266,7 @@ impl<R> Rotation<R> {
     /// Ends one step: a record handled or held, or a look that found nothing. `now` is asked only if a reading of the
     /// clock is wanted; what passed since the last one is charged to those served in between.
     pub(crate) fn done(&mut self, now: impl FnOnce() -> ClockTime) {
-        let wants_reading = match self.in_hand.take() {
-            Some(InHand { peer, bytes, handled: true, .. }) => self.charge_record(peer, bytes),
-            _ => self.meter.step(),
-        };
+        let wants_reading = self.metered.take().unwrap_or_else(|| self.meter.step());
         // A lane ends with a reading, so that none pays for another.
         if wants_reading || !self.is_serving() {
             self.charge_time(now());
@@ -288,17 +285,16 @@ impl<R> Rotation<R> {
         Report { end, ..self.report }
     }
 
-    /// Charges a record handled; true if the clock must now be read.
-    fn charge_record(&mut self, key: PeerKey, bytes: u64) -> bool {
+    /// Charges a record that is about to be handled.
+    fn charge_record(&mut self, key: PeerKey, bytes: u64) {
         self.report.records += 1;
         self.report.bytes += bytes;
-        let Some(peer) = peer_mut(&mut self.peers, key) else { return self.meter.step() };
+        let peer = &mut self.peers[key.index as usize];
         peer.counters.served += 1;
-        let stride = peer.stride;
+        self.metered = Some(self.meter.step_handled(key, bytes, peer.stride));
         if let Some(cap) = peer.charge(self.number, &self.caps, Cost::Record { bytes }) {
             self.stop_spent(key.index, cap);
         }
-        self.meter.step_handled(key, bytes, stride)
     }
 
     fn charge_time(&mut self, now: ClockTime) {

@@ -375,7 +375,7 @@ fn a_stale_key_is_a_value() {
     rotation.mark(lane);
     rotation.pause(lane, HoldLimits { records: 1, bytes: 1 });
     assert!(!rotation.work_left());
-    assert_eq!(rotation.offer(peer, 1), Offer::Gone);
+    assert_eq!(rotation.offer(peer, 1, true), Offer::Gone);
     assert_eq!(rotation.hold(()), Err(()));
 }
 
@@ -543,7 +543,7 @@ fn the_driver_loop_costs_nanoseconds_a_record() {
                     rotation.done(|| clock.now());
                 }
                 while rotation.may_read() {
-                    match rotation.offer(std::hint::black_box(peer), std::hint::black_box(100)) {
+                    match rotation.offer(std::hint::black_box(peer), std::hint::black_box(100), true) {
                         Offer::Deliver => handled += std::hint::black_box(1),
                         Offer::Hold => rotation.hold(1).unwrap(),
                         Offer::Gone => unreachable!(),

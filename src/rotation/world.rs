@@ -321,13 +321,13 @@ impl World {
     }
 
     fn receive(&mut self, record: Record, served: &mut Served, deeds: &mut VecDeque<(u32, Deed)>) {
-        let offer = self.rotation.offer(self.peers[record.peer].key, record.bytes);
-        match offer {
-            Offer::Deliver if !self.lanes[self.peers[record.peer].lane].paused => {
+        let SimPeer { key, lane, .. } = self.peers[record.peer];
+        match self.rotation.offer(key, record.bytes, !self.lanes[lane].paused) {
+            Offer::Deliver => {
                 served.handled.push(Handled { record, from_hold: false });
                 self.handle(record, deeds);
             }
-            Offer::Deliver | Offer::Hold => assert_eq!(self.rotation.hold(record), Ok(())),
+            Offer::Hold => assert_eq!(self.rotation.hold(record), Ok(())),
             Offer::Gone => assert!(self.peers[record.peer].gone),
         }
     }

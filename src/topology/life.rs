@@ -216,7 +216,7 @@ pub(crate) fn end(core: &mut Core, index: u32, end: End) {
         let Some(connection) = each.and_then(|each| core.table.get_mut(each)) else { continue };
         if !matches!(connection.phase, Phase::Closing(_)) {
             connection.phase = Phase::Closing(end);
-            core.closing.push(connection.id.index);
+            core.closing.push_back(connection.id.index);
         }
     }
 }

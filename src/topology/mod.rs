@@ -68,7 +68,7 @@ pub(crate) struct Core {
     /// Connections that are read out after their transport ended.
     pub(crate) reading_out: Vec<u32>,
     /// Connections that the sweep will let go.
-    pub(crate) closing: Vec<u32>,
+    pub(crate) closing: VecDeque<u32>,
     /// Strangers that were turned away since that time, of whom no other memory is kept.
     pub(crate) turned_away: (ClockTime, u32),
     /// When the host was last told that a turn is due.
@@ -105,7 +105,7 @@ impl Core {
             counters: Counters::default(),
             owing: Vec::new(),
             reading_out: Vec::new(),
-            closing: Vec::new(),
+            closing: VecDeque::new(),
             turned_away: (clock.now(), 0),
             told_due: None,
             verdicts_left: false,
@@ -125,6 +125,7 @@ impl Core {
 
     /// Who speaks by a connection. Mostly it is whoever spoke last, and to take that one out of its place costs less than
     /// to count one more who knows it.
+    #[inline]
     pub(crate) fn speaker(&mut self, index: u32) -> Option<Arc<Peer>> {
         let peer = self.table.get(index)?.peer.as_ref()?;
         match self.spoke.take() {

@@ -30,18 +30,24 @@ struct Violation;
 type Taken<'a> = Result<Step<'a>, Violation>;
 
 /// Takes in one record that came on a connection.
+#[inline]
 pub(crate) fn take<'a>(core: &mut Core, index: u32, received: &Received<'a>) -> Step<'a> {
     let now = core.watch.moment().now;
     let Some(connection) = core.table.get_mut(index) else { return Step::Done };
     connection.last_received = Some(now);
     connection.quiet_since = None;
-    let phase = connection.phase;
     let bytes_max = core.channels.get(connection.channel).bytes_max as usize;
     // As long as a connection is ready, the same words mean the same and need not be read again.
     let is_usual = connection.is_ready() && connection.said_before(received.head);
     if is_usual && !received.parts.is_empty() && !received.exceeds(bytes_max) {
         return Step::Message(Record::channel_of(received.head));
     }
+    understand(core, index, received, bytes_max)
+}
+
+/// Reads what a record says, and does what that asks for.
+fn understand<'a>(core: &mut Core, index: u32, received: &Received<'a>, bytes_max: usize) -> Step<'a> {
+    let Some(phase) = core.table.get(index).map(|connection| connection.phase) else { return Step::Done };
     let parsed = Record::parse(received.head, received.parts.len());
     if let Phase::Fenced | Phase::Closing(_) = phase {
         core.counters.unadmitted += 1;

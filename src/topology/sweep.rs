@@ -14,6 +14,8 @@ use crate::wire::{HostState, Lane, Record, RejectReason};
 pub(crate) const READ_OUT_PAUSE: Duration = Duration::from_millis(5);
 /// How long a lane is read out whose transport still stands: as long as an orderly close lets its last records take.
 const STANDING_LANE_QUIET: Duration = Duration::from_millis(200);
+/// How many ended connections one turn lets go. Those left over are work left for the next one.
+const LET_GO_PER_TURN_MAX: usize = 256;
 
 /// A connection that is read out is over when a whole round of its lane brought none of its records and ZeroMQ has no route
 /// to it any more, which is so once it was read to its end; or when whole rounds brought none for a moment. One round alone
@@ -77,13 +79,12 @@ pub(crate) fn is_reading_out(core: &Core) -> bool {
     })
 }
 
-/// The second step of every end: what was marked is let go, and the host is told once.
+/// The second step of every end: what was marked is let go, in order, and the host is told once. Letting one go can admit
+/// another, which may end in turn.
 pub(crate) fn sweep(core: &mut Core) {
-    // Letting one go can admit another, which may end in turn: lists are taken and walked until there is none.
-    while !core.closing.is_empty() {
-        for index in std::mem::take(&mut core.closing) {
-            sweep_one(core, index);
-        }
+    for _ in 0..LET_GO_PER_TURN_MAX {
+        let Some(index) = core.closing.pop_front() else { return };
+        sweep_one(core, index);
     }
 }
 
@@ -193,7 +194,9 @@ pub(crate) fn stop(core: &mut Core) {
     for index in all {
         life::give_up(core, index, LostReason::Stopped);
     }
-    sweep(core);
+    while !core.closing.is_empty() {
+        sweep(core);
+    }
     // Only now: what was let go planned reminders and retries.
     core.agenda.clear();
     for intent in core.table.intents.iter_mut().filter(|intent| intent.phase != IntentPhase::Retired) {

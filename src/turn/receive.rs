@@ -3,7 +3,7 @@
 use crate::host::{Completion, Event, Host, Outbox};
 use crate::io::{Inbound, Reading, Received};
 use crate::name::TopologyName;
-use crate::rotation::{self, COUNT_CAP, Offer, PeerKey, Service};
+use crate::rotation::{self, COUNT_CAP, Offer, Service};
 use crate::topology::service::{self, Step};
 use crate::topology::table::{Behind, Carries};
 use crate::topology::{Core, Pressure, fanout, life, sweep};
@@ -123,7 +123,7 @@ fn publisher_spoke<H: Host>(core: &mut Core, from: Option<u32>, inbound: &Inboun
     let Some(index) = from else { return };
     let Some(connection) = core.table.get(index) else { return };
     let received = inbound.look();
-    let _ = core.rotation.offer(connection.share, received.bytes as u64);
+    let _ = core.rotation.offer(connection.share, received.bytes as u64, true);
     let is_application = fanout::take(core, index, &received);
     // What the host hears first may make it give up this publisher, or the filter that asks for this.
     super::tell(core, host);
@@ -152,27 +152,22 @@ fn sender(core: &mut Core, lane: u32, inbound: &mut Inbound) -> Option<u32> {
 #[inline]
 fn offer<H: Host>(core: &mut Core, lane: u32, from: Option<u32>, records: &mut Records, host: &mut H) {
     let received = records.inbound.look();
-    let connection = from.and_then(|index| core.table.get(index));
-    let share = connection.map_or(PeerKey::NOBODY, |connection| connection.share);
-    let offer = core.rotation.offer(share, received.bytes as u64);
-    let (Some(index), Some(connection)) = (from.filter(|_| offer != Offer::Gone), connection) else {
+    let Some((index, connection)) = from.and_then(|index| Some((index, core.table.get(index)?))) else {
         return life::turn_away(core, lane, records.inbound.peer(), &received);
     };
     // What is kept now fills the room that the pause leaves to all behind this lane: a stranger or a fenced peer has no
     // claim on it, and what keeps a connection alive goes on. A completion lane is not paused.
     let is_paused = core.pressure == Pressure::Paused && connection.leg == Lane::Application;
-    let waits = if is_paused {
-        connection.may_deliver() && (offer == Offer::Hold || is_for_the_host(&received))
-    } else {
-        offer == Offer::Hold
-    };
-    if waits {
-        drop(core.rotation.hold(records.take()));
-    } else if offer == Offer::Hold {
-        core.counters.unadmitted += 1;
-        core.rotation.drop_offered();
-    } else {
-        handle(core, index, &received, host);
+    let may_wait = !is_paused || connection.may_deliver();
+    let can_take = !(is_paused && may_wait && is_for_the_host(&received));
+    match core.rotation.offer(connection.share, received.bytes as u64, can_take) {
+        Offer::Deliver => handle(core, index, &received, host),
+        Offer::Hold if may_wait => drop(core.rotation.hold(records.take())),
+        Offer::Hold => {
+            core.counters.unadmitted += 1;
+            core.rotation.drop_offered();
+        }
+        Offer::Gone => life::turn_away(core, lane, records.inbound.peer(), &received),
     }
 }
 

@@ -146,6 +146,33 @@ fn words_before_the_first_probe_are_not_delivered_though_the_transport_has_ended
     }
 }
 
+/// However many end at once, one turn lets go of so many only, and says that work is left.
+#[test]
+fn a_crowd_that_ends_at_once_is_let_go_in_more_than_one_turn() {
+    const CROWD: usize = 300;
+    let mut scene = Scene::new();
+    let strangers: Vec<Stranger> = (0..CROWD).map(|at| scene.ready(&format!("one-{at}"))).collect();
+    let is_ready = |event: &Owned| match event {
+        Owned::Ready { peer } => Some(peer.connection()),
+        _ => None,
+    };
+    let crowd: Vec<_> = scene.server.events().iter().filter_map(is_ready).collect();
+    let mut outbox = scene.server.engine.outbox();
+    assert_eq!(crowd.iter().filter(|&&connection| outbox.close(connection)).count(), CROWD);
+    drop(outbox);
+    let mut turn = || {
+        let work_left = scene.server.turn().work_left;
+        let is_lost = |event: &Owned| matches!(event, Owned::Lost { reason: LostReason::Closed, .. });
+        (scene.server.events().iter().filter(|event| is_lost(event)).count(), work_left)
+    };
+    assert_eq!(turn(), (256, true));
+    assert_eq!(turn().0, CROWD - 256);
+    assert_eq!(turn().0, 0);
+    scene.neighbour_is_served();
+    drop(strangers);
+    scene.all_gone();
+}
+
 /// While the host is paused nothing of a fenced peer is set aside, and it has its share of a turn all the same, no more.
 #[test]
 fn a_fenced_peer_that_floods_a_paused_host_has_one_share_of_each_turn() {
